@@ -5,27 +5,21 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from rich.console import Console
-from typer.core import TyperGroup
-from typer.main import get_command
-from typer.testing import CliRunner
 
 import trivet
 from tests.judges import outputs_of
-from trivet.__main__ import app, main
+from trivet.__main__ import main
 from trivet.backends.backend import LoadedBackend
 from trivet.bundle.bundle import TEXTS_NAME, add_files, write_bundle
 from trivet.bundle.schema import BundleInfo, GraphInfo, Thresholds
-from trivet.commands.test import render_figures
 from trivet.data.labelled.leaks import text_digests
 from trivet.data.labelled.sources import load_source
 from trivet.data.tokenization import SegmentTokenizer
@@ -33,6 +27,7 @@ from trivet.data.windows import Windows
 from trivet.evaluation import evaluator
 from trivet.measures.figures import Figure
 from trivet.model.aggregate import Outputs
+from trivet.report.figures import render_figures
 
 GOOD = {"question": "What?", "contexts": ["The mill is old."], "response": "It is old."}
 
@@ -97,24 +92,6 @@ def write_rows(path: Path, *rows: object) -> Path:
     lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
-
-
-@pytest.mark.parametrize("help_option", ["-h", "--help"])
-def test_help_shows_every_option_whole_in_80_columns(help_option: str) -> None:
-    group = get_command(app)
-    assert isinstance(group, TyperGroup)
-    commands: list[tuple[list[str], Any]] = [([], group)]
-    for words, command in commands:  # grows while it is read
-        found = CliRunner().invoke(app, [*words, help_option], terminal_width=80)
-        assert found.exit_code == 0, words
-        shown = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", found.output))
-        names = [name for one in command.params for name in (*one.opts, *one.secondary_opts)]
-        assert {name for name in names if name.startswith("-")} <= shown, words
-        assert max(map(len, found.output.splitlines())) <= 80, words
-        assert "…" not in found.output
-        nested = getattr(command, "commands", {})
-        commands += [([*words, name], inner) for name, inner in nested.items()]
-    assert len(commands) > 10
 
 
 def test_refused_values_are_in_plain_words(call: Call, tmp_path: Path) -> None:
@@ -215,7 +192,7 @@ def test_stdin_compressed_files_and_other_field_names_are_read(
         ("test --data jsonl:rows.jsonl", "none of the 1 rows in split 'all' has a label"),
         ("test --data jsonl:rows.jsonl --json no/file", "there is no folder no to write it into"),
         ("test --data jsonl:rows.jsonl --markdown no/file", "there is no folder no to write it"),
-        ("test --data jsonl:rows.jsonl --html no/file", "there is no folder no to write it into"),
+        ("test --data jsonl:rows.jsonl --report no/file", "there is no folder no to write it into"),
     ],
 )
 def test_wrong_usage_or_input_exits_with_2(
@@ -245,7 +222,7 @@ def test_labelled_rows_are_measured(call: Call, bundle: Path, tmp_path: Path) ->
     rows = [{**(bad if n % 2 else good), "id": str(n), "group": str(n)} for n in range(20)]
     file = write_rows(tmp_path / "rows.jsonl", *rows)
     report, table, page = (tmp_path / f"figures.{suffix}" for suffix in ("json", "md", "html"))
-    files = ["--json", report, "--markdown", table, "--html", page]
+    files = ["--json", report, "--markdown", table, "--report", page]
     words = ["--data", f"jsonl:{file}", "--bundle", bundle, "--by-length"]
     code, out, err = call("test", *words, *files)
     assert code == 0, err
@@ -309,7 +286,7 @@ def test_rows_that_share_no_text_with_training_are_also_measured_alone(
     assert "leaks: not known, because the bundle has no record of its training texts" in err
     trained, _ = load_source(f"jsonl:{write_rows(tmp_path / 'trained.jsonl', rows[0])}")
     add_files(bundle, {TEXTS_NAME: "\n".join(text_digests(trained)).encode()})
-    code, out, err = call(*words, "--html", tmp_path / "page.html")
+    code, out, err = call(*words, "--report", tmp_path / "page.html")
     assert code == 0, err
     assert "leaks: 2 of 8 rows share a text with training rows" in err
     assert "mine, leak-free" in out

@@ -8,18 +8,19 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from typing import Annotated, Any, NoReturn
+from collections.abc import Callable
+from typing import Annotated, NoReturn
 
 import typer
-import typer.core
 
 import trivet
 from trivet.commands.ablate import ablate
 from trivet.commands.adapt import adapt
 from trivet.commands.annotate import annotate
 from trivet.commands.calibrate import calibrate
+from trivet.commands.command import Command, Group
 from trivet.commands.compare import compare
-from trivet.commands.evaluate import MapCommand, evaluate
+from trivet.commands.evaluate import evaluate
 from trivet.commands.export import export
 from trivet.commands.generate import generate
 from trivet.commands.import_ import import_
@@ -44,25 +45,11 @@ from trivet.errors import (
     DivergedError,
     ExampleError,
     WindowError,
-    plain_fault,
 )
-
-
-class PlainGroup(typer.core.TyperGroup):
-    """Commands whose refusals of a value are in plain words, not in those of its parser."""
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command that was named."""
-        try:
-            return super().invoke(ctx)
-        except typer.BadParameter as error:
-            error.message = plain_fault(error.message)
-            raise
-
 
 app = typer.Typer(
     name="trivet",
-    cls=PlainGroup,
+    cls=Group,
     help="Evaluate RAG answers: faithfulness, relevance, utilization, completeness.",
     epilog="Exit codes: 0 success, 1 some rows failed or training diverged, 2 wrong usage or "
     "input, 3 bundle refused, 4 no justified threshold or no better model, 5 disk full, 6 input or "
@@ -73,21 +60,21 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help: rich's tables cut option names at 80 columns
     pretty_exceptions_enable=False,
 )
-app.command(cls=MapCommand)(evaluate)
-app.command(cls=MapCommand)(annotate)
-app.command(cls=MapCommand)(generate)
-app.command(cls=MapCommand)(test)
-app.command()(perturb)
-for command in (
-    *(serve, merge, report, show, compare, train, ablate, calibrate, info),
-    *(publish, mcp),
-):
-    app.command()(command)
-app.command()(adapt)
-app.command()(review)
-app.command(context_settings=PASSED_ON)(lightning)
-app.add_typer(export)
-app.add_typer(import_)
+_PANELS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
+    "Judge answers": (evaluate, show, report, merge),
+    "Serve": (serve, mcp),
+    "Measure": (test, compare, calibrate),
+    "Train": (adapt, train, ablate, lightning),
+    "Data": (annotate, review, generate, perturb),
+    "Bundles": (info, export, import_, publish),
+}
+for panel, commands in _PANELS.items():
+    for each in commands:
+        if isinstance(each, typer.Typer):
+            app.add_typer(each, rich_help_panel=panel)
+        else:
+            passed_on = PASSED_ON if each is lightning else None
+            app.command(cls=Command, context_settings=passed_on, rich_help_panel=panel)(each)
 
 
 def main() -> None:

@@ -36,7 +36,7 @@ from trivet.adaptation import (
 )
 from trivet.bundle.bundle import add_files, read_bundle
 from trivet.calibrate import calibrate
-from trivet.calibration.bundle_thresholds import Choices
+from trivet.calibration.choices import Choices
 from trivet.calibration.measures import PartError
 from trivet.configs.loading import dump_config, load_config
 from trivet.configs.schema import SourceConfig, TrainConfig

@@ -30,7 +30,8 @@ from trivet.bundle.schema import (
 )
 from trivet.bundle.weights import load_rag_model
 from trivet.calibration.answered import choose_answered
-from trivet.calibration.bundle_thresholds import Choices, load_rows
+from trivet.calibration.bundle_thresholds import load_rows
+from trivet.calibration.choices import Choices
 from trivet.calibration.description import describe
 from trivet.calibration.evidence import choose_sources
 from trivet.calibration.fit import KnotMap, LinearMap, Map, fit, probabilities

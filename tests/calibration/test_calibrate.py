@@ -20,7 +20,8 @@ from trivet.bundle.schema import BundleInfo, GraphInfo, Thresholds
 from trivet.bundle.weights import load_rag_model
 from trivet.calibrate import Calibrated, calibrate
 from trivet.calibration import report as calibration_report
-from trivet.calibration.bundle_thresholds import Choices, choose_thresholds
+from trivet.calibration.bundle_thresholds import choose_thresholds
+from trivet.calibration.choices import Choices
 from trivet.calibration.fit import IDENTITY, KnotMap, probabilities
 from trivet.calibration.head_logits import read_heads
 from trivet.calibration.joining import HeadLogits
@@ -30,7 +31,7 @@ from trivet.data.labelled.labelled_jsonl import read_jsonl
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import BundleError, DataError
 from trivet.exporting.graph import trace
-from trivet.measures.thresholds import Rule
+from trivet.measures.rule import Rule
 from trivet.model.aggregate import NO_LAYER, Outputs
 from trivet.model.architecture import DEFAULT_HEADS, HeadName
 from trivet.model.inference.rag_inference import inference_model
@@ -153,8 +154,7 @@ def check_answers(bundle: Path, data: Path, logits: dict[Any, HeadLogits], maps:
 
 
 @pytest.mark.parametrize(
-    ("method", "evidence_sentences"),
-    [("platt", 0), ("temperature", 0), ("isotonic", 1)],
+    ("method", "evidence_sentences"), [("platt", 0), ("temperature", 0), ("isotonic", 1)]
 )
 def test_calibration_removes_the_old_graph(
     bundle: Path, data: Path, method: Any, evidence_sentences: int
@@ -333,8 +333,7 @@ def test_a_further_training_drops_overlap_and_layer(
     config.encoder.init, config.encoder.name = Init.bundle, str(bundle)
     config.window.size = 64
     made = provenance(config, [], None, "trivet train", 1)
-    thresholds = Thresholds(0.5, 0.5)
-    write_trained(tmp_path / "further", further, tokenizer, config, thresholds, made)
+    write_trained(tmp_path / "further", further, tokenizer, config, Thresholds(0.5, 0.5), made)
     assert not any(overlaps(tmp_path / "further").values())
     assert load_rag_model(read_bundle(tmp_path / "further")).sentence_layer == NO_LAYER
 
@@ -347,11 +346,10 @@ def test_thresholds_are_chosen_or_kept_in_words(bundle: Path, data: Path) -> Non
     stored = read_bundle(bundle).info.thresholds
     assert stored is not None and chosen["sentence"].threshold == stored.sentence
     out_of_reach = Choices(heads=("relevance",), rule=Rule(None, 1.0))
-    kept = read_bundle(bundle).info.thresholds
     found = calibrate(bundle, [f"jsonl:{data}"], "all", out_of_reach)
     for use in found.chosen.uses:
         now = getattr(found.chosen.thresholds, use.use)
-        assert now == (use.threshold if use.threshold is not None else getattr(kept, use.use))
+        assert now == (use.threshold if use.threshold is not None else getattr(stored, use.use))
     assert old != found.chosen.thresholds
 
 

@@ -15,7 +15,8 @@ from scipy.special import expit as sigmoid
 from scipy.special import logit
 
 from trivet.calibrate import fold
-from trivet.calibration.fit import KnotMap, LinearMap, Map, Method, fit, probabilities
+from trivet.calibration.choices import Method
+from trivet.calibration.fit import KnotMap, LinearMap, Map, fit, probabilities
 from trivet.calibration.joining import HeadLogits
 from trivet.calibration.measures import cross_fitted, halves, head_report, parts
 from trivet.errors import BundleError, DataError

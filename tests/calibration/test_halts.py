@@ -13,7 +13,7 @@ from trivet.calibration.report import lines
 from trivet.calibration.streams import choosing, read_streams
 from trivet.calibration.thresholds import choose_or_keep
 from trivet.evaluation.evaluator import Evaluator
-from trivet.measures.thresholds import Rule
+from trivet.measures.rule import Rule
 from trivet.records import LabelledExample, Labels, RagExample, Span
 
 

@@ -21,7 +21,8 @@ from trivet.calibration.thresholds import (
     same_share,
 )
 from trivet.measures.false_alarms import TooFewDocuments
-from trivet.measures.thresholds import Column, DevScores, Rule, precise_threshold
+from trivet.measures.rule import Rule
+from trivet.measures.thresholds import Column, DevScores, precise_threshold
 from trivet.records import Labels, Span
 
 FloatArray = npt.NDArray[np.float64]

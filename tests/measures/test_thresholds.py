@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tests.measures.verdicts import dev_scores as scores
 from trivet.measures.false_alarms import conformal_threshold
+from trivet.measures.rule import Rule
 from trivet.measures.thresholds import (
     DevScores,
-    Rule,
     best_threshold,
     choose_thresholds,
     marked_words,

@@ -142,7 +142,7 @@ def test_an_llm_peer_stops_at_the_budget_and_goes_on_without_asking_twice(
             *("--split", "first", "--peers", "likert:tiny", "--base-url", endpoint.url),
             *("--concurrency", "1", "--price", "tiny=1000,5000"),  # $0.15 a row
         )
-        code, text = compare(data, tmp_path / "out", *arguments, "--budget", "6")
+        code, text = compare(data, tmp_path / "out", *arguments, "--max-dollars", "6")
         assert code == 2 and "of at most $6.0000 are spent" in text
         scored = (tmp_path / "out" / "likert_tiny.jsonl").read_bytes().splitlines()[1:]
         assert 0 < len(scored) < 12 and len(endpoint.bodies) == len(scored)
@@ -159,7 +159,7 @@ def test_an_llm_peer_stops_at_the_budget_and_goes_on_without_asking_twice(
 def test_an_llm_peer_without_model_or_price_is_refused(data: str, tmp_path: Path) -> None:
     code, text = compare(data, tmp_path / "out", "--peers", "likert")
     assert code != 0 and "name it with --model, or PEER:MODEL" in text
-    code, text = compare(data, tmp_path / "out", "--peers", "likert:tiny", "--budget", "1")
+    code, text = compare(data, tmp_path / "out", "--peers", "likert:tiny", "--max-dollars", "1")
     assert code != 0 and "--price tiny=IN,OUT" in text
 
 

@@ -56,7 +56,7 @@ def test_two_files_are_compared(verdicts: Path, tmp_path: Path) -> None:
         ("--out nowhere/page.html", DataError, "there is no folder nowhere"),
         ("--out verdicts.jsonl", DataError, "would overwrite an input of the report"),
         ("--shown -1", AssertionError, "must be at least 0"),
-        ("--data a --data b", DataError, "1 verdict files and 2 logs were given"),
+        ("--log a --log b", DataError, "1 verdict files and 2 logs were given"),
         ("--threshold 70", AssertionError, "write 0.70 for 70 %"),
     ],
 )

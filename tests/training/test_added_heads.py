@@ -14,7 +14,7 @@ from tests.training.test_evidence_head import sourced  # noqa: F401
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.weights import load_rag_model
 from trivet.calibrate import calibrate
-from trivet.calibration.bundle_thresholds import Choices
+from trivet.calibration.choices import Choices
 from trivet.errors import ConfigError
 from trivet.importing import import_lettucedetect
 from trivet.train import train

@@ -19,7 +19,7 @@ from trivet.bundle.bundle import Bundle, add_files, read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.bundle.weights import load_rag_model
 from trivet.calibrate import calibrate
-from trivet.calibration.bundle_thresholds import Choices
+from trivet.calibration.choices import Choices
 from trivet.errors import ConfigError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.export import export_onnx

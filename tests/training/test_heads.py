@@ -10,7 +10,7 @@ from tests.training.conftest import MILL, ConfigOf, log_of
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.weights import load_rag_model
 from trivet.calibrate import calibrate
-from trivet.calibration.bundle_thresholds import Choices
+from trivet.calibration.choices import Choices
 from trivet.errors import BackendError, BundleError, ConfigError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.export import export_onnx

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import re
+from importlib import metadata
 from typing import NamedTuple
 
 from trivet.errors import BackendError
@@ -79,3 +80,26 @@ def check_driver(library: str, built_for: str) -> None:
             f"needs CUDA {built_for}; update the driver, or install {library} for CUDA "
             f"{driver.cuda[0]}"
         )
+
+
+def describe_devices() -> list[tuple[str, str]]:
+    """Return what this machine computes on: GPUs, and the libraries that can use them."""
+    import onnxruntime
+
+    driver = find_driver()
+    cuda = driver and f"{driver.gpus}, driver for CUDA {driver.cuda[0]}.{driver.cuda[1]}"
+    providers = [
+        name.removesuffix("ExecutionProvider")
+        for name in onnxruntime.get_available_providers()
+        if name.startswith(("CUDA", "Tensorrt", "CPU"))
+    ]
+    rows = [
+        ("GPU", cuda or "none"),
+        ("onnxruntime", f"{onnxruntime.__version__} ({', '.join(providers)})"),
+    ]
+    for name, package in (("openvino",) * 2, ("tensorrt", "tensorrt-cu13"), ("torch",) * 2):
+        try:
+            rows.append((name, metadata.version(package)))
+        except metadata.PackageNotFoundError:
+            rows.append((name, "not installed"))
+    return rows

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
 from trivet.batch.verdict_lines import check_fields
 from trivet.data.logs.column_mapping import Columns, Unicode
 from trivet.errors import DataError
+from trivet.settings import RARE, Setting, SettingError, ThresholdOption
 
 
 @dataclass(frozen=True)
@@ -38,25 +40,97 @@ def parse_shard(text: str) -> Shard:
     return Shard(int(found[1]), int(found[2]))
 
 
+def parse_mapping(pairs: Sequence[str]) -> dict[str, str]:
+    """Parse pairs ``OURS=THEIRS``; raises ``SettingError`` for any other form."""
+    mapping = {}
+    for pair in pairs:
+        ours, separator, theirs = pair.partition("=")
+        if not separator or not ours or not theirs:
+            raise SettingError(f"--map {pair} must be OURS=THEIRS, such as question=prompt")
+        mapping[ours] = theirs
+    return mapping
+
+
+def _parse_names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(","))
+
+
+_input, _output = partial(Setting, panel="Input"), partial(Setting, panel="Output")
+_rare = partial(Setting, panel=RARE)
+_Mapping = Annotated[
+    Mapping[str, str],
+    _input(
+        "Name of a field in the file, or its path, such as contexts=outputs.docs[].text. "
+        "Repeatable.",
+        "--map",
+        metavar="OURS=THEIRS",
+        typed=list[str],
+        read=parse_mapping,
+    ),
+]
+_Format = Annotated[
+    str | None,
+    _input(
+        "jsonl, json, csv, tsv, parquet, xlsx; for spans otel, openinference, phoenix, langfuse, "
+        "langsmith; or a shape of rows; default: as it looks.",
+        metavar="FORMAT",
+    ),
+]
+_Encoding = Annotated[str | None, _rare("Encoding; default: as it looks.", metavar="NAME")]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the file of a log is read: names of its fields by ours, format and encoding."""
+
+    mapping: _Mapping = field(default_factory=dict)
+    format: _Format = None
+    encoding: _Encoding = None
+
+
 @dataclass(frozen=True)
 class RunSettings:
     """Settings for reading a log and for writing its verdicts."""
 
-    # the log's column names by our field names
-    mapping: Mapping[str, str] = field(default_factory=dict)
-    # file format, tool whose spans the log holds, or shape of its rows, as for `open_log`
-    format: str | None = None
-    encoding: str | None = None  # encoding of the log, as for `Log`
-    allow_empty_contexts: bool = False  # as in ``Evaluator.evaluate``
-    threshold: float | None = None  # as in ``Evaluator.evaluate``
-    bad_unicode: Unicode = "error"  # whether a lone surrogate is an error, or read as U+FFFD
-    fields: tuple[str, ...] | None = None  # fields of a verdict that are written; None means all
-    # columns that are returned with the verdicts; None means by content
-    metadata: tuple[str, ...] | None = None
-    # maximum characters of a text; None means that of `Evaluator`
-    max_characters: int | None = None
-    texts: bool = False  # whether question, contexts and response are written too
-    shard: Shard = field(default_factory=Shard)  # part of the log that is evaluated
+    mapping: _Mapping = field(default_factory=dict)
+    format: _Format = None
+    encoding: _Encoding = None
+    allow_empty_contexts: Annotated[bool, _input("Evaluate answers without contexts.")] = False
+    threshold: ThresholdOption = None
+    bad_unicode: Annotated[
+        Unicode, _rare("Fail rows with lone surrogates, or read U+FFFD instead.")
+    ] = "error"
+    fields: Annotated[
+        tuple[str, ...] | None,
+        _output(
+            "Fields to write, such as id,faithfulness.",
+            metavar="NAMES",
+            typed=str,
+            read=_parse_names,
+        ),
+    ] = None
+    metadata: Annotated[
+        tuple[str, ...] | None,
+        _output(
+            "Column of FILE to write; default: those with short values. Repeatable.",
+            metavar="COLUMN",
+            typed=list[str],
+            read=tuple,
+        ),
+    ] = None
+    max_characters: Annotated[
+        int | None, _rare("Longest text; default: 2,000,000.", metavar="N", least=1)
+    ] = None
+    texts: Annotated[bool, _output("Write the texts too.")] = False
+    shard: Annotated[
+        Shard,
+        _rare(
+            "Evaluate this part; see `trivet merge`.",
+            metavar="NUMBER/COUNT",
+            typed=str,
+            read=parse_shard,
+        ),
+    ] = field(default_factory=Shard)
 
     def __post_init__(self) -> None:
         check_fields(self.fields or ())

@@ -206,6 +206,14 @@ def add_files(
     _replace(bundle.folder, info or bundle.info, files, kept)
 
 
+def copy_graphs(bundle: Bundle, folder: Path) -> None:
+    """Write a serving bundle: the graphs of another, without weights."""
+    tokenizer = bundle.path(TOKENIZER_NAME).read_text(encoding="utf-8")
+    left_out = {TOKENIZER_NAME, INFO_NAME, CARD_NAME, WEIGHTS_NAME, ENCODER_NAME}
+    copied = {name: bundle.path(name) for name in bundle.manifest.files.keys() - left_out}
+    write_bundle(folder, bundle.info, tokenizer, extra=copied)
+
+
 def read_bundle(name: str | os.PathLike[str]) -> Bundle:
     """Check a bundle's files and read its description, without opening weights or graphs.
 

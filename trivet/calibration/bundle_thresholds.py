@@ -1,48 +1,29 @@
-"""Options of a calibration, and thresholds chosen by a bundle's own graph, without torch."""
+"""Thresholds chosen by a bundle's own graph, without torch."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from trivet.backends.loading import BackendName
 from trivet.bundle.bundle import add_files
-from trivet.calibration.fit import Level, Method, Weighing
+from trivet.calibration.choices import Choices
 from trivet.calibration.streams import choosing, read_streams
 from trivet.calibration.thresholds import ChosenThresholds, choose_or_keep
 from trivet.data.labelled.sources import load_source
 from trivet.errors import BundleError, DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.preprocessing import PreprocessedExample
-from trivet.measures.thresholds import DevScores, Rule
+from trivet.measures.thresholds import DevScores
 from trivet.model.aggregate import Outputs
-from trivet.model.architecture import HeadName
 from trivet.records import LabelledExample, Labels
 
 _BLOCK = 64  # examples that are evaluated together
 _AT_THRESHOLDS = ("hallucination_f1", "span_f1")  # scores in the card that depend on thresholds
-
-
-@dataclass(frozen=True)
-class Choices:
-    """Options of a calibration."""
-
-    method: Method = "platt"  # ``platt`` (scale and shift), ``temperature`` (scale) or ``isotonic``
-    # heads to fit, but evidence; by default all with labels, and the map of evidence
-    heads: tuple[HeadName, ...] = ()
-    level: Level = "sentence"  # unit that support is fitted on: sentences, whole responses, or both
-    weighing: Weighing = "example"  # unit of equal weight in the fit
-    only: tuple[str, ...] = ()  # prefixes of the sources to use; all by default
-    # prefixes of the sources that choose the thresholds; all by default
-    thresholds_from: tuple[str, ...] = ()
-    rule: Rule = field(default_factory=Rule)  # rule that chooses the sentence threshold
-    # whether ``platt`` also weighs the words that a context sentence shares with the question
-    # (relevance) or the response (utilization)
-    lexical_overlap: bool = False
 
 
 def choose_thresholds(

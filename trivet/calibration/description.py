@@ -12,7 +12,8 @@ from trivet.bundle.schema import (
     PlattInfo,
     SentenceLayerInfo,
 )
-from trivet.calibration.fit import KnotMap, Map, Method
+from trivet.calibration.choices import Method
+from trivet.calibration.fit import KnotMap, Map
 from trivet.calibration.measures import HeadReport
 from trivet.model.architecture import HeadName
 

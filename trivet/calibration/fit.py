@@ -25,10 +25,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
+from trivet.calibration.choices import Level, Method, Weighing
 from trivet.calibration.joining import HeadLogits, Joined, Probabilities, highest, sigmoid
 from trivet.calibration.minimization import minimize
 from trivet.errors import DataError
@@ -37,9 +37,6 @@ from trivet.measures.intervals import BoolArray
 from trivet.model.aggregate import NO_LAYER, SentenceLayer
 from trivet.model.architecture import KNOTS, Reduction
 
-Method = Literal["platt", "temperature", "isotonic"]
-Level = Literal["sentence", "response", "both"]
-Weighing = Literal["example", "sentence"]
 Loss = Callable[[FloatArray], tuple[float, FloatArray]]
 """Logits of the positive class [M] or [T] -> loss, and its derivative by them."""
 

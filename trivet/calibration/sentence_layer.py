@@ -13,7 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from trivet.calibration.fit import Map, Weighing, probabilities
+from trivet.calibration.choices import Weighing
+from trivet.calibration.fit import Map, probabilities
 from trivet.calibration.joining import HeadLogits, sigmoid
 from trivet.data.sentence_features import FEATURES
 from trivet.measures.curves import FloatArray

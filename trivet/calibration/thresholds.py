@@ -24,11 +24,11 @@ from trivet.measures.false_alarms import (
     too_small,
 )
 from trivet.measures.intervals import Draws, auroc
+from trivet.measures.rule import Rule
 from trivet.measures.thresholds import (
     DEFAULT_THRESHOLD,
     Column,
     DevScores,
-    Rule,
     choose_sentence_threshold,
     choose_span_threshold,
     faithful_responses,

@@ -9,22 +9,23 @@ from typing import Annotated
 
 import typer
 
+from trivet.commands.options import options
 from trivet.commands.shared import SOME_FAILED, needs_extra, what_was_typed
+from trivet.settings import Setting
 
 
+@options
 def ablate(
     grid_and_overrides: Annotated[
-        list[str],
-        typer.Argument(metavar="GRID.yaml [KEY=VALUE]...", help="Grid file and changed values."),
+        list[str], Setting("Grid file and changed values.", "GRID.yaml [KEY=VALUE]...")
     ],
+    *,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the runs; default: runs/ablations/GRID.")
+        Path | None, Setting("Folder of the runs; default: runs/ablations/GRID.")
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Number of parallel runs.")] = 1,
-    table_only: Annotated[bool, typer.Option(help="Only compare finished runs.")] = False,
-    replace_changed: Annotated[
-        bool, typer.Option(help="Repeat runs of another configuration.")
-    ] = False,
+    jobs: Annotated[int, Setting("Number of parallel runs.", least=1)] = 1,
+    table_only: Annotated[bool, Setting("Only compare finished runs.")] = False,
+    replace_changed: Annotated[bool, Setting("Repeat runs of another configuration.")] = False,
 ) -> None:
     """Train every cell of a grid and compare them in one table.
 

@@ -9,56 +9,33 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trivet.commands.llm_jobs import LlmSettings, run_llm_job
-from trivet.commands.llm_options import (
-    BaseUrlOption,
-    ConcurrencyOption,
-    DryRunOption,
-    MaxDollarsOption,
-    ModelOption,
-    PriceOption,
-    llm_exits,
-)
-from trivet.commands.shared import needs_extra, parse_mapping, say_how_files_are_read
+from trivet.batch.settings import Reading, RunSettings
+from trivet.commands.llm_jobs import ModelOption, llm_exits, tell
+from trivet.commands.options import options
+from trivet.commands.shared import needs_extra, say_how_files_are_read
+from trivet.llm.settings import LlmSettings
+from trivet.settings import Setting
 
 if TYPE_CHECKING:
     from trivet.annotation.labelling import Labeller
     from trivet.llm.client import ChatClient
 
 
+@options
 def annotate(
-    file: Annotated[str, typer.Argument(metavar="LOG", help="Log, as for `trivet evaluate`.")],
-    out: Annotated[Path, typer.Option(help="Labelled JSONL to write.")],
+    file: Annotated[str, Setting("Log, as for `trivet evaluate`.", "FILE")],
+    *,
+    out: Annotated[Path, Setting("Labelled JSONL to write.", panel="Output")],
     model: ModelOption,
-    base_url: BaseUrlOption = None,
     annotators: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=2, help="1, or 2 to compare: two models, or two samples of one model."
-        ),
+        Setting("1, or 2 to compare: two models, or two samples of one model.", least=1, most=2),
     ] = None,
     prompt: Annotated[
-        str, typer.Option(metavar="NAME|FILE", help="Prompt; see docs/annotation.md.")
+        str, Setting("Prompt; see docs/annotation.md.", metavar="NAME|FILE")
     ] = "annotate-1",
-    mapping: Annotated[
-        list[str] | None,
-        typer.Option("--map", metavar="OURS=THEIRS", help="Name of a field in LOG. Repeatable."),
-    ] = None,
-    format: Annotated[  # noqa: A002 (the option's name)
-        str | None,
-        typer.Option(metavar="FORMAT", help="Format of LOG, by default its suffix."),
-    ] = None,
-    encoding: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Encoding of LOG; default: as it looks.")
-    ] = None,
-    concurrency: ConcurrencyOption = 8,
-    price: PriceOption = None,
-    max_dollars: MaxDollarsOption = None,
-    dry_run: DryRunOption = False,
-    restart: Annotated[
-        bool, typer.Option("--restart", help="Overwrite --out; paid answers are used again.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
+    reading: Reading,
+    settings: LlmSettings,
 ) -> None:
     """Label a log with a language model.
 
@@ -70,22 +47,17 @@ def annotate(
         raise typer.BadParameter(
             f"{len(model)} models for {count} annotators; give at most 2 of each"
         )
-    settings = LlmSettings(
-        *(model, base_url, price, max_dollars, concurrency, dry_run, restart, quiet)
-    )
     with needs_extra("annotate"), llm_exits(out), contextlib.ExitStack() as stack:
         from trivet.annotation.asking import Prompt
         from trivet.annotation.labelling import REVIEW, Annotator, Labeller, rows_to_label
+        from trivet.annotation.llm_run import run_or_foresee
         from trivet.batch.run import rows_of_log
-        from trivet.batch.settings import RunSettings
         from trivet.data.traces.trace_log import open_log
 
         read = Prompt(prompt)
-        reading = RunSettings(
-            mapping=parse_mapping(mapping or []), format=format, encoding=encoding
-        )
-        log = open_log(file, format, encoding)
-        stack.enter_context(say_how_files_are_read(quiet))
+        read_as = RunSettings(reading.mapping, reading.format, reading.encoding)
+        log = open_log(file, reading.format, reading.encoding)
+        stack.enter_context(say_how_files_are_read(settings.quiet))
         stack.enter_context(contextlib.closing(log))
         source = "stdin" if file == "-" else Path(file).name.split(".", 1)[0]
 
@@ -96,12 +68,14 @@ def annotate(
             ]
             return Labeller(chosen, source)
 
-        run_llm_job(
+        found = run_or_foresee(
             make_job,
-            rows_to_label(rows_of_log(log, reading)),
+            rows_to_label(rows_of_log(log, read_as)),
             out,
             {"input": log.sha256(), "annotators": count, "prompt": read.version},
+            model,
             settings,
             log,
             [REVIEW],
         )
+        tell(found, settings.quiet)

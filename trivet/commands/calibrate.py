@@ -2,114 +2,63 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from trivet.commands.shared import NO_SEPARATION, BackendOption, DeviceOption, needs_extra
+from trivet.calibration.choices import Choices
+from trivet.commands.options import (
+    BackendOption,
+    DataOption,
+    DeviceOption,
+    SplitOption,
+    options,
+)
+from trivet.commands.shared import NO_SEPARATION, needs_extra
+from trivet.measures.rule import Rule
+from trivet.settings import Setting
 
 
-class Head(StrEnum):
-    """Heads of the model."""
-
-    support = "support"
-    relevance = "relevance"
-    utilization = "utilization"
-
-
+@options
 def calibrate(
-    bundle: Annotated[
-        Path, typer.Argument(metavar="BUNDLE", help="Folder of a bundle with weights.")
-    ],
-    data: Annotated[
-        list[str],
-        typer.Option(
-            metavar="SPEC",
-            help="Labelled rows that no weight was trained on: jsonl:dev.jsonl. Repeatable.",
-        ),
-    ],
-    split: Annotated[str, typer.Option(help="Split of the rows.")] = "dev",
-    method: Annotated[
-        Literal["platt", "temperature", "isotonic"],
-        typer.Option(help="platt: scale and shift; temperature: scale; isotonic: a rising map."),
-    ] = "platt",
-    heads: Annotated[
-        list[Head] | None,
-        typer.Option(
-            "--head",
-            metavar="HEAD",
-            help="support, relevance or utilization; default: all with labels. Repeatable.",
-        ),
-    ] = None,
-    support_level: Annotated[
-        Literal["sentence", "response", "both"],
-        typer.Option(help="Fit support to labels of sentences, responses or both."),
-    ] = "sentence",
-    weigh: Annotated[
-        Literal["example", "sentence"],
-        typer.Option(help="Give each example, or each sentence, the same weight."),
-    ] = "example",
-    only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PREFIX", help="Use these sources; default: all. Repeatable."),
-    ] = None,
+    bundle: Annotated[Path, Setting("Folder of a bundle with weights.", "BUNDLE")],
+    *,
+    data: DataOption,
+    split: SplitOption = "dev",
+    choices: Choices,
     precision_at_least: Annotated[
         float | None,
-        typer.Option(
-            min=0.01,
-            max=1,
-            metavar="P",
-            help="Flag as much as this precision allows.",
-        ),
+        Setting("Flag as much as this precision allows.", metavar="P", least=0.01, most=1),
     ] = None,
     false_alarms: Annotated[
         float | None,
-        typer.Option(
-            min=0.001,
-            max=0.999,
-            metavar="RATE",
-            help="Flag at most this share of faithful responses, in each data set with enough "
+        Setting(
+            "Flag at most this share of faithful responses, in each data set with enough "
             "documents; default: 0.1.",
+            metavar="RATE",
+            least=0.001,
+            most=0.999,
         ),
     ] = None,
     prior: Annotated[
         float | None,
-        typer.Option(
-            min=0.001,
-            max=0.999,
+        Setting(
+            "Choose the best F1, or the precision, for this share of hallucinated responses.",
             metavar="SHARE",
-            help="Choose the best F1, or the precision, for this share of hallucinated responses.",
+            least=0.001,
+            most=0.999,
         ),
     ] = None,
-    thresholds_from: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PREFIX",
-            help="Choose thresholds on these sources; default: all. Repeatable.",
-        ),
-    ] = None,
-    lexical_overlap: Annotated[
-        bool,
-        typer.Option(
-            help="Also weigh the words that a sentence shares with the contexts (support), the "
-            "question (relevance) or the response (utilization)."
-        ),
-    ] = False,
     thresholds_only: Annotated[
-        bool,
-        typer.Option(
-            "--thresholds-only",
-            help="Keep probabilities and graphs; choose thresholds by the fastest graph.",
-        ),
+        bool, Setting("Keep probabilities and graphs; choose thresholds by the fastest graph.")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Change a copy of the bundle instead.")
+        Path | None, Setting("Change a copy of the bundle instead.", metavar="FOLDER")
     ] = None,
     report: Annotated[
-        Path | None,
-        typer.Option(help="Report of errors and curves to write: FILE.html or a folder."),
+        Path | None, Setting("Report of errors and curves to write: FILE.html or a folder.")
     ] = None,
     backend: BackendOption = None,
     device: DeviceOption = None,
@@ -122,8 +71,8 @@ def calibrate(
     rows do not justify a new threshold, the old one is kept and the exit code is 4. Probabilities
     are fitted to logits of torch, so --backend is for --thresholds-only, which needs no torch.
     """
-    if lexical_overlap and method != "platt":
-        raise typer.BadParameter(f"--lexical-overlap needs --method platt, not {method}")
+    if choices.lexical_overlap and choices.method != "platt":
+        raise typer.BadParameter(f"--lexical-overlap needs --method platt, not {choices.method}")
     if false_alarms is not None and (prior is not None or precision_at_least is not None):
         raise typer.BadParameter(
             "--false-alarms excludes --prior and --precision-at-least; give one of them"
@@ -135,22 +84,13 @@ def calibrate(
             "--backend needs --thresholds-only; logits for the fit come from torch"
         )
     by_rate = prior is None and precision_at_least is None
-    from trivet.calibration.bundle_thresholds import Choices, choose_thresholds
+    from trivet.calibration.bundle_thresholds import choose_thresholds
     from trivet.calibration.report import check_path, lines, write_report
-    from trivet.measures.thresholds import Rule
 
     if report is not None:
         check_path(report)
-    choices = Choices(
-        method=method,
-        heads=tuple(head.value for head in heads or ()),
-        level=support_level,
-        weighing=weigh,
-        only=tuple(only or ()),
-        thresholds_from=tuple(thresholds_from or ()),
-        rule=Rule((false_alarms or 0.1) if by_rate else None, precision_at_least, prior),
-        lexical_overlap=lexical_overlap,
-    )
+    rule = Rule((false_alarms or 0.1) if by_rate else None, precision_at_least, prior)
+    choices = replace(choices, rule=rule)
     if out is not None and out.exists():
         raise typer.BadParameter(f"--out {out} exists already; choose another folder")
     if thresholds_only:

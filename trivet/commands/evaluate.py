@@ -3,50 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
 import tempfile
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
-import typer.core
 
+from trivet.batch.settings import RunSettings
+from trivet.commands.options import Model, options
 from trivet.commands.shared import (
     SOME_FAILED,
     UNDER,
-    BackendOption,
-    BundleOption,
-    DeviceOption,
-    PrecisionOption,
-    ThreadsOption,
-    ThresholdOption,
     end,
     parse_level,
-    parse_mapping,
     run_exits,
     say_how_files_are_read,
 )
 from trivet.data.logs.shapes import described
 from trivet.data.traces.spans import TraceFormat
+from trivet.settings import RARE, QuietOption, Setting
 
 if TYPE_CHECKING:
     from trivet.batch.tally import Tally
 
-_PAIR = re.compile(r"(question|contexts|response|id|context_ids)=")
 
-
-class MapCommand(typer.core.TyperCommand):
-    """A command whose option ``--map`` takes several pairs after each other."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Repeat ``--map`` before each further pair."""
-        words: list[str] = []
-        for word in args:
-            if words[-2:-1] == ["--map"] and _PAIR.match(word):
-                words.append("--map")
-            words.append(word)
-        return super().parse_args(ctx, words)
+_input, _output = partial(Setting, panel="Input"), partial(Setting, panel="Output")
+_gate, _rare = partial(Setting, panel="Gates"), partial(Setting, panel=RARE)
 
 
 def _list_shapes(asked: bool) -> None:
@@ -55,113 +40,54 @@ def _list_shapes(asked: bool) -> None:
         raise typer.Exit
 
 
+@options
 def evaluate(
     file: Annotated[
         str | None,
-        typer.Argument(
-            metavar="FILE",
-            help="JSONL, JSON, CSV, TSV, Parquet, XLSX, also .gz, .xz, .zst; a folder; - is stdin.",
-            show_default=False,
+        Setting(
+            "JSONL, JSON, CSV, TSV, Parquet, XLSX, also .gz, .xz, .zst; a folder; - is stdin.",
+            "FILE",
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="File: .jsonl, .json, .csv, .parquet, .xlsx; default: a table, or JSONL in a pipe."
-        ),
-    ] = None,
-    mapping: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map",
-            metavar="OURS=THEIRS",
-            help="Name of a field in FILE, or a path (contexts=outputs.docs[].text). Repeatable.",
-        ),
-    ] = None,
-    format: Annotated[  # noqa: A002 (the option's name)
-        str | None,
-        typer.Option(
-            metavar="FORMAT",
-            help="Format of FILE, by default its suffix: jsonl, json, csv, tsv, parquet, xlsx; the "
-            "tool of its spans: otel, openinference, phoenix, langfuse, langsmith; or the shape of "
-            "its rows, by default that of the first ones (see --formats).",
-        ),
-    ] = None,
+    *,
+    question: Annotated[str | None, _input("Question of a single answer.")] = None,
+    context: Annotated[list[str] | None, _input("Its context. Repeatable.", metavar="TEXT")] = None,
+    response: Annotated[str | None, _input("The answer itself.")] = None,
     formats: Annotated[
         bool,
         typer.Option(
-            "--formats", callback=_list_shapes, is_eager=True, help="List the shapes of rows."
+            "--formats",
+            callback=_list_shapes,
+            is_eager=True,
+            help="List the shapes of rows.",
+            rich_help_panel="Input",
         ),
     ] = False,
-    encoding: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Encoding of FILE; default: as it looks."),
-    ] = None,
-    max_characters: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Longest text of a row; default: 2,000,000."),
-    ] = None,
-    fields: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="Fields to write, such as id,faithfulness.")
-    ] = None,
-    texts: Annotated[bool, typer.Option("--texts", help="Write the texts too.")] = False,
-    metadata: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Write this column of FILE; default: those with short, scalar values. Repeatable.",
+    out: Annotated[
+        Path | None,
+        _output(
+            "File: .jsonl, .json, .csv, .parquet, .xlsx; default: a table, or JSONL in a pipe."
         ),
     ] = None,
-    no_metadata: Annotated[bool, typer.Option("--no-metadata", help="Write no columns.")] = False,
-    bad_unicode: Annotated[
-        Literal["error", "replace"],
-        typer.Option(help="Fail rows with lone surrogates, or read U+FFFD instead."),
-    ] = "error",
-    shard: Annotated[
-        str | None,
-        typer.Option(metavar="NUMBER/COUNT", help="Evaluate this part; see `trivet merge`."),
-    ] = None,
-    restart: Annotated[bool, typer.Option("--restart", help="Overwrite --out.")] = False,
-    although_changed: Annotated[
-        bool, typer.Option("--although-changed", help="Resume although FILE or settings changed.")
-    ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first failed row.")] = False,
+    report: Annotated[Path | None, _output("HTML report to write; needs --out.")] = None,
+    restart: Annotated[bool, _output("Overwrite --out.")] = False,
+    quiet: QuietOption = False,
     fail_under: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="SCORE=MEAN", help=f"Exit with {UNDER} if the mean is lower. Repeatable."
-        ),
+        _gate(f"Exit with {UNDER} if the mean is lower. Repeatable.", metavar="SCORE=MEAN"),
     ] = None,
     baseline: Annotated[
-        Path | None,
-        typer.Option(metavar="VERDICTS", help="Verdicts of an earlier run, to compare with."),
+        Path | None, _gate("Verdicts of an earlier run to compare with.", metavar="VERDICTS")
     ] = None,
-    fail_if_worse: Annotated[
-        bool,
-        typer.Option(
-            "--fail-if-worse", help=f"Exit with {UNDER} if faithfulness fell from --baseline."
-        ),
-    ] = False,
+    fail_if_worse: Annotated[bool, _gate(f"Exit with {UNDER} if it fell from --baseline.")] = False,
+    strict: Annotated[bool, _gate("Stop at the first failed row.")] = False,
+    settings: RunSettings,
+    model: Model,
+    no_metadata: Annotated[bool, _rare("Write no columns.")] = False,
+    although_changed: Annotated[bool, _rare("Resume although FILE or settings changed.")] = False,
     scores: Annotated[
-        Path | None,
-        typer.Option(help="File of the traces' scores to write, in the form their tool imports."),
+        Path | None, _rare("File of the traces' scores to write, in the form their tool imports.")
     ] = None,
-    report: Annotated[Path | None, typer.Option(help="HTML report to write; needs --out.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
-    question: Annotated[str | None, typer.Option(help="Question of a single answer.")] = None,
-    context: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="Its context. Repeatable.")
-    ] = None,
-    response: Annotated[str | None, typer.Option(help="The answer itself.")] = None,
-    allow_empty_contexts: Annotated[
-        bool, typer.Option(help="Evaluate answers without contexts.")
-    ] = False,
-    threshold: ThresholdOption = None,
-    bundle: BundleOption = None,
-    threads: ThreadsOption = None,
-    precision: PrecisionOption = None,
-    backend: BackendOption = None,
-    device: DeviceOption = None,
 ) -> None:
     """Evaluate a log of answers, or one answer.
 
@@ -177,43 +103,29 @@ def evaluate(
         raise typer.BadParameter("--report is for a FILE with --out; one answer has no report")
     elif out is not None and out.suffix.lower() not in (".json", ".jsonl"):
         raise typer.BadParameter(f"--out {out}: the verdict on one answer is written as .json")
-    names, limits = parse_mapping(mapping or []), _parse_limits(fail_under or [])
+    limits = _parse_limits(fail_under or [])
     if fail_if_worse and baseline is None:
         raise typer.BadParameter("--fail-if-worse needs --baseline VERDICTS")
     if baseline is not None and (file is None or not baseline.is_file()):
         raise typer.BadParameter(f"--baseline {baseline}: no such file, or no FILE to compare")
-    if scores is not None and fields is not None:
+    if scores is not None and settings.fields is not None:
         raise typer.BadParameter("--scores needs all fields: leave out --fields")
     if baseline is not None and out is not None and baseline.resolve() == out.resolve():
         raise typer.BadParameter(f"--out {out} would overwrite --baseline")
     if scores is not None:
-        _check_scores(scores, format, file, out)
-    if metadata and no_metadata:
+        _check_scores(scores, settings.format, file, out)
+    if settings.metadata and no_metadata:
         raise typer.BadParameter("give --metadata COLUMN or --no-metadata")
-    from trivet.evaluation.evaluator import Evaluator
-    from trivet.evaluation.preprocessing import MAX_CHARACTERS
-
-    def load() -> Evaluator:
-        most = max_characters or MAX_CHARACTERS
-        return Evaluator(
-            bundle,
-            threads,
-            precision=precision,
-            backend=backend,
-            device=device,
-            max_characters=most,
-        )
-
     if file is None:
         from trivet.report import terminal
 
         contexts, text = context or [], response or ""
-        verdict = load().evaluate(
+        verdict = model.load(settings.max_characters).evaluate(
             question or "",
             contexts,
             text,
-            allow_empty_contexts=allow_empty_contexts,
-            threshold=threshold,
+            allow_empty_contexts=settings.allow_empty_contexts,
+            threshold=settings.threshold,
         )
         if out is None:
             terminal.show(terminal.render_verdict(text, contexts, verdict))
@@ -223,33 +135,21 @@ def evaluate(
     from trivet.batch.out_formats import check_format
     from trivet.batch.progress import show_progress
     from trivet.batch.run import ResumePolicy, evaluate_to_file, evaluate_to_stream
-    from trivet.batch.settings import RunSettings, Shard, parse_shard
     from trivet.data.traces.trace_log import TraceLog, open_log
 
-    settings = RunSettings(
-        mapping=names,
-        format=format,
-        encoding=encoding,
-        max_characters=max_characters,
-        allow_empty_contexts=allow_empty_contexts,
-        threshold=threshold,
-        bad_unicode=bad_unicode,
-        fields=None if fields is None else tuple(name.strip() for name in fields.split(",")),
-        metadata=() if no_metadata else None if metadata is None else tuple(metadata),
-        texts=texts,
-        shard=Shard() if shard is None else parse_shard(shard),
-    )
+    if no_metadata:
+        settings = replace(settings, metadata=())
     if out is not None:
         check_format(out)  # before a bundle is loaded
-    log = open_log(file, format, encoding)
+    log = open_log(file, settings.format, settings.encoding)
     if report is not None and out is not None:
         from trivet.report.write_report import check_page
 
         check_page(report, [out], [] if file == "-" else [file])  # before a long run
-    evaluator = load()
+    evaluator = model.load(settings.max_characters)
     policy = ResumePolicy(restart, although_changed, strict)
     # A person reads a table; what is piped on, or asked for by field, stays JSON lines.
-    tabled = out is None and fields is None and sys.stdout.isatty()
+    tabled = out is None and settings.fields is None and sys.stdout.isatty()
     written = out
     with contextlib.ExitStack() as files:
         if written is None and (tabled or baseline is not None or scores is not None):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from trivet.commands.shared import Precision, ThreadsOption, needs_extra
+from trivet.commands.command import Command
+from trivet.commands.options import Precision, SplitOption, options
+from trivet.commands.shared import needs_extra
+from trivet.settings import Setting, ThreadsOption
 
 if TYPE_CHECKING:
     from trivet.records import LabelledExample
@@ -22,40 +23,31 @@ export = typer.Typer(
 
 EncoderKind = Literal["tensorrt", "onnxruntime", "python-onnx"]
 BundleArgument = Annotated[
-    Path,
-    typer.Argument(metavar="BUNDLE", help="Bundle with weights or graphs: a folder, or embedded."),
+    Path, Setting("Bundle with weights or graphs: a folder, or embedded.", "BUNDLE")
 ]
 OutOption = Annotated[
-    Path | None,
-    typer.Option(help="Write a serving bundle without weights here; default: add to BUNDLE."),
+    Path | None, Setting("Write a serving bundle without weights here; default: add to BUNDLE.")
 ]
-FormOption = Annotated[
-    Literal["portable", "attention"],
-    typer.Option(help="attention: also write model.attention.onnx for TensorRT (opset 23)."),
-]
-DataOption = Annotated[
+Form = Literal["portable", "attention"]
+OneDataOption = Annotated[
     str,
-    typer.Option(
-        metavar="SPEC", help="Labelled rows that no weight was trained on: jsonl:dev.jsonl."
-    ),
+    Setting("Labelled rows that no weight was trained on: jsonl:dev.jsonl.", metavar="SPEC"),
 ]
-SplitOption = Annotated[str, typer.Option(help="Split of the rows.")]
 
 
-@export.command()
+@export.command(cls=Command)
+@options
 def onnx(
-    bundle: Annotated[
-        Path, typer.Argument(metavar="BUNDLE", help="Bundle with weights: a folder, or embedded.")
-    ],
+    bundle: BundleArgument,
+    *,
     out: OutOption = None,
     precision: Annotated[
         Precision | None,
-        typer.Option(
-            help="int8 or fp32: write only this graph; bf16 or fp16: write this graph too.",
-            show_default=False,
-        ),
+        Setting("int8 or fp32: write only this graph; bf16 or fp16: write this graph too."),
     ] = None,
-    form: FormOption = "portable",
+    form: Annotated[
+        Form, Setting("attention: also write model.attention.onnx for TensorRT (opset 23).")
+    ] = "portable",
     threads: ThreadsOption = None,
 ) -> None:
     """Write ONNX graphs and compare them with the weights."""
@@ -66,10 +58,12 @@ def onnx(
     print(out or bundle)
 
 
-@export.command()
+@export.command(cls=Command)
+@options
 def openvino(
     bundle: BundleArgument,
-    data: DataOption,
+    *,
+    data: OneDataOption,
     split: SplitOption = "dev",
     out: OutOption = None,
     threads: ThreadsOption = None,
@@ -86,20 +80,21 @@ def openvino(
     print(bundle)
 
 
-@export.command()
+@export.command(cls=Command)
+@options
 def tensorrt(
     bundle: BundleArgument,
-    data: DataOption,
+    *,
+    data: OneDataOption,
     split: SplitOption = "dev",
     precision: Annotated[
-        Literal["fp16", "bf16", "fp32"], typer.Option(help="Precision of the engine.")
+        Literal["fp16", "bf16", "fp32"], Setting("Precision of the engine.")
     ] = "fp16",
     limit: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Compare on the first N rows.")
+        int | None, Setting("Compare on the first N rows.", metavar="N", least=1)
     ] = None,
     form: Annotated[
-        Literal["portable", "attention"],
-        typer.Option(help="Form of the graph, if the bundle has none in this precision."),
+        Form, Setting("Form of the graph, if the bundle has none in this precision.")
     ] = "attention",
     out: OutOption = None,
     threads: ThreadsOption = None,
@@ -117,51 +112,24 @@ def tensorrt(
             bundle, out, ("fp32", "int8", precision), form, threads, exported=exported
         )
     with needs_extra("tensorrt"):
-        from trivet.exporting.tensorrt import export_tensorrt
+        from trivet.exporting.tensorrt import describe, export_tensorrt, show_steps
     with show_steps() as progress:
         built = export_tensorrt(bundle, rows, data, precision, progress)
-    print(
-        f"engine of {built.graph} for {built.target.gpu}, built in {built.build_seconds:.0f} s: "
-        f"AUROC {-(built.auroc_loss or 0):+.4f}, RMSE {built.rmse_loss or 0:+.4f}, "
-        f"{built.flipped} of {built.rows} verdicts changed, largest difference "
-        f"{built.difference:.2g}"
-    )
+    print(describe(built))
     print(bundle)
 
 
-@contextlib.contextmanager
-def show_steps() -> Iterator[Callable[[str, int, int], None]]:
-    """Show a bar with the time left for each step on stderr; yield the function that moves them."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
-        tasks: dict[str, Any] = {}
-
-        def move(step: str, done: int, total: int) -> None:
-            if step not in tasks:
-                tasks[step] = bars.add_task(step, total=total)
-            bars.update(tasks[step], completed=done, total=total)
-
-        yield move
-
-
-@export.command()
+@export.command(cls=Command)
+@options
 def triton(
-    bundle: Annotated[
-        Path, typer.Argument(metavar="BUNDLE", help="Folder of a bundle, or embedded.")
-    ],
-    out: Annotated[Path, typer.Option(help="Empty or new folder for the repository.")],
+    bundle: Annotated[Path, Setting("Folder of a bundle, or embedded.", "BUNDLE")],
+    *,
+    out: Annotated[Path, Setting("Empty or new folder for the repository.")],
     encoder: Annotated[
         EncoderKind,
-        typer.Option(help="Backend of the encoder; tensorrt uses the engine that was built here."),
+        Setting("Backend of the encoder; tensorrt uses the engine that was built here."),
     ],
-    precision: Annotated[
-        Precision | None,
-        typer.Option(help="Graph to use; default: the fastest.", show_default=False),
-    ] = None,
+    precision: Annotated[Precision | None, Setting("Graph to use; default: the fastest.")] = None,
     threads: ThreadsOption = None,
 ) -> None:
     """Write a model repository for NVIDIA Triton."""
@@ -175,7 +143,7 @@ def write_graphs(
     bundle: Path,
     out: Path | None,
     keep: tuple[Precision, ...] | None,
-    form: Literal["portable", "attention"],
+    form: Form,
     threads: int | None,
 ) -> None:
     """Write ONNX graphs, and print how far each is from the weights."""
@@ -190,7 +158,7 @@ def _with_graphs(
     bundle: Path,
     out: Path | None,
     keep: tuple[Precision, ...],
-    form: Literal["portable", "attention"],
+    form: Form,
     threads: int | None,
     exported: bool = False,
 ) -> Path:
@@ -200,26 +168,13 @@ def _with_graphs(
     example, and is copied, as is one that was ``exported`` in the form that its owner chose.
     Weights are read back from an int8 graph alone.
     """
-    from trivet.bundle.bundle import (
-        CARD_NAME,
-        ENCODER_NAME,
-        GRAPH_NAME,
-        INFO_NAME,
-        TOKENIZER_NAME,
-        WEIGHTS_NAME,
-        read_bundle,
-        write_bundle,
-    )
+    from trivet.bundle.bundle import GRAPH_NAME, WEIGHTS_NAME, copy_graphs, read_bundle
 
     found = read_bundle(bundle)
     if found.has(GRAPH_NAME) and (exported or not found.has(WEIGHTS_NAME)):
-        if out is None:
-            return bundle
-        tokenizer = found.path(TOKENIZER_NAME).read_text(encoding="utf-8")
-        left_out = {TOKENIZER_NAME, INFO_NAME, CARD_NAME, WEIGHTS_NAME, ENCODER_NAME}
-        copied = {name: found.path(name) for name in found.manifest.files.keys() - left_out}
-        write_bundle(out, found.info, tokenizer, extra=copied)
-        return out
+        if out is not None:
+            copy_graphs(found, out)
+        return out or bundle
     write_graphs(bundle, out, keep, form, threads)
     return out or bundle
 

@@ -8,64 +8,49 @@ from typing import Annotated
 
 import typer
 
-from trivet.commands.llm_jobs import LlmSettings, run_llm_job
-from trivet.commands.llm_options import (
-    BaseUrlOption,
-    ConcurrencyOption,
-    DryRunOption,
-    MaxDollarsOption,
-    ModelOption,
-    PriceOption,
-    llm_exits,
-)
-from trivet.commands.shared import needs_extra, parse_mapping, say_how_files_are_read
+from trivet.batch.settings import Reading
+from trivet.commands.llm_jobs import ModelOption, llm_exits, tell
+from trivet.commands.options import options
+from trivet.commands.shared import needs_extra, say_how_files_are_read
+from trivet.llm.settings import LlmSettings
+from trivet.settings import Setting
 
 
+@options
 def generate(
-    out: Annotated[Path, typer.Option(help="JSONL to write: a log of responses, or questions.")],
-    model: ModelOption,
     questions: Annotated[
         str | None,
-        typer.Argument(
-            metavar="QUESTIONS",
-            help="Log with questions and contexts, as for `trivet evaluate`; responses in it are "
-            "not read.",
-            show_default=False,
+        Setting(
+            "Log with questions and contexts, as for `trivet evaluate`; responses in it are not "
+            "read.",
+            "QUESTIONS",
         ),
     ] = None,
+    *,
+    out: Annotated[
+        Path, Setting("JSONL to write: a log of responses, or questions.", panel="Output")
+    ],
+    model: ModelOption,
     documents: Annotated[
         Path | None,
-        typer.Option(
+        Setting(
+            "Instead of QUESTIONS: write questions about its text, Markdown and PDF files.",
             metavar="FOLDER",
-            help="Instead of QUESTIONS: write questions about its text, Markdown and PDF files.",
         ),
     ] = None,
     samples: Annotated[
         int,
-        typer.Option(
-            min=1, metavar="N", help="Responses to a question, or questions about a passage."
-        ),
+        Setting("Responses to a question, or questions about a passage.", metavar="N", least=1),
     ] = 1,
     temperature: Annotated[
-        list[float] | None, typer.Option(metavar="T", help="Of responses; default: 1. Repeatable.")
+        list[float] | None, Setting("Of responses; default: 1. Repeatable.", metavar="T")
     ] = None,
     contexts: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Contexts of a question about documents.")
+        int, Setting("Contexts of a question about documents.", metavar="N", least=1)
     ] = 4,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the recipes.")] = 0,
-    mapping: Annotated[
-        list[str] | None,
-        typer.Option("--map", metavar="OURS=THEIRS", help="Field in QUESTIONS. Repeatable."),
-    ] = None,
-    base_url: BaseUrlOption = None,
-    concurrency: ConcurrencyOption = 8,
-    price: PriceOption = None,
-    max_dollars: MaxDollarsOption = None,
-    dry_run: DryRunOption = False,
-    restart: Annotated[
-        bool, typer.Option("--restart", help="Overwrite --out; paid answers are used again.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
+    seed: Annotated[int, Setting("Seed of the recipes.", least=0)] = 0,
+    reading: Reading,
+    settings: LlmSettings,
 ) -> None:
     """Write responses to questions, or questions about documents.
 
@@ -76,36 +61,37 @@ def generate(
         raise typer.BadParameter("give QUESTIONS or --documents FOLDER")
     if documents is not None and len(model) != 1:
         raise typer.BadParameter(f"{len(model)} models to ask about documents; give one")
-    settings = LlmSettings(
-        *(model, base_url, price, max_dollars, concurrency, dry_run, restart, quiet)
-    )
     with needs_extra("annotate"), llm_exits(out), contextlib.ExitStack() as stack:
         from trivet.annotation.generate import Generator, Mixture, read_questions, samples_of
+        from trivet.annotation.llm_run import run_or_foresee
         from trivet.annotation.questions import Questioner, read_pools, sources_of
         from trivet.data.labelled.grouping import digest
         from trivet.data.logs.column_mapping import Columns
-        from trivet.data.logs.log import Log
+        from trivet.data.traces.trace_log import open_log
 
         if documents is not None:
             pools = read_pools(documents)
             texts = digest(*(passage.text for pool in pools for passage in pool.passages))
-            run_llm_job(
+            found = run_or_foresee(
                 lambda clients: Questioner(clients[0], samples, contexts),
                 sources_of(pools),
                 out,
                 {"input": texts, "questions": samples, "contexts": contexts},
+                model,
                 settings,
             )
-            return
+            return tell(found, settings.quiet)
         mixture = Mixture(model, temperature or [1.0], seed)
-        log = Log(str(questions))
-        stack.enter_context(say_how_files_are_read(quiet))
-        rows = read_questions(log, Columns(parse_mapping(mapping or [])))
-        run_llm_job(
+        log = open_log(str(questions), reading.format, reading.encoding)
+        stack.enter_context(say_how_files_are_read(settings.quiet))
+        rows = read_questions(log, Columns(reading.mapping, format=reading.format))
+        found = run_or_foresee(
             lambda clients: Generator(clients, mixture),
             samples_of(rows, samples),
             out,
             vars(mixture) | {"input": log.sha256(), "samples": samples},
+            model,
             settings,
             log,
         )
+        tell(found, settings.quiet)

@@ -7,8 +7,11 @@ from typing import Annotated
 
 import typer
 
+from trivet.commands.command import Command
 from trivet.commands.export import write_graphs
-from trivet.commands.shared import ThreadsOption, needs_extra, what_was_typed
+from trivet.commands.options import options
+from trivet.commands.shared import needs_extra, what_was_typed
+from trivet.settings import Setting, ThreadsOption
 
 import_ = typer.Typer(
     name="import", help="Make a bundle of a published detector.", no_args_is_help=True
@@ -20,24 +23,21 @@ def _kinds() -> None:
     """Keep the kind of the detector in the command, though there is one."""
 
 
-@import_.command()
+@import_.command(cls=Command)
+@options
 def lettucedetect(
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="PATH_OR_HUB",
-            help="Folder of the checkpoint, or org/name[@revision] on the hub.",
-        ),
+        Setting("Folder of the checkpoint, or org/name[@revision] on the hub.", "PATH_OR_HUB"),
     ],
-    out: Annotated[Path, typer.Option(help="Folder of the bundle.")],
+    *,
+    out: Annotated[Path, Setting("Folder of the bundle.")],
     size: Annotated[
         int | None,
-        typer.Option(min=32, help="Tokens of a window; default: 4096, or all that the model has."),
+        Setting("Tokens of a window; default: 4096, or all that the model has.", least=32),
     ] = None,
-    licence: Annotated[str, typer.Option(help="Licence of the weights.")] = "unknown",
-    export: Annotated[
-        bool, typer.Option(help="Also write the ONNX graphs that ONNX Runtime needs.")
-    ] = True,
+    licence: Annotated[str, Setting("Licence of the weights.")] = "unknown",
+    export: Annotated[bool, Setting("Also write the ONNX graphs that ONNX Runtime needs.")] = True,
     threads: ThreadsOption = None,
 ) -> None:
     """Import a token classifier of the LettuceDetect family."""

@@ -2,146 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-from trivet.commands.shared import BundleOption
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from trivet.bundle.schema import BundleInfo, ScoreInfo, WindowInfo
+from trivet.commands.options import BundleOption, options
 
 
+@options
 def info(bundle: BundleOption = None) -> None:
     """Check the files of a bundle and show its facts and scores."""
+    from trivet.backends.device import describe_devices
     from trivet.bundle.bundle import read_bundle
     from trivet.bundle.hub import EMBEDDED_BUNDLE
     from trivet.report import terminal
+    from trivet.report.bundle_facts import render_info
 
     found = read_bundle(bundle or EMBEDDED_BUNDLE)
     terminal.show(render_info(found.info, str(found.folder), describe_devices(), found.revision))
-
-
-def describe_devices() -> list[tuple[str, str]]:
-    """Return what this machine computes on: GPUs, and the libraries that can use them."""
-    from importlib import metadata
-
-    import onnxruntime
-
-    from trivet.backends.device import find_driver
-
-    driver = find_driver()
-    providers = [name.removesuffix("ExecutionProvider") for name in _offered(onnxruntime)]
-    rows = [
-        (
-            "GPU",
-            f"{driver.gpus}, driver for CUDA {driver.cuda[0]}.{driver.cuda[1]}"
-            if driver
-            else "none",
-        ),
-        ("onnxruntime", f"{onnxruntime.__version__} ({', '.join(providers)})"),
-    ]
-    for name, package in (
-        ("openvino", "openvino"),
-        ("tensorrt", "tensorrt-cu13"),
-        ("torch", "torch"),
-    ):
-        try:
-            rows.append((name, metadata.version(package)))
-        except metadata.PackageNotFoundError:
-            rows.append((name, "not installed"))
-    return rows
-
-
-def _offered(onnxruntime: Any) -> list[str]:
-    """Return the providers of ONNX Runtime that trivet uses."""
-    offered = onnxruntime.get_available_providers()
-    return [name for name in offered if name.startswith(("CUDA", "Tensorrt", "CPU"))]
-
-
-def render_info(
-    info: BundleInfo,
-    folder: str,
-    devices: Sequence[tuple[str, str]] = (),
-    revision: str | None = None,
-) -> RenderableType:
-    """Return facts and scores in sections, for a terminal of 80 columns."""
-    from rich.console import Group
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
-
-    from trivet.report.terminal import visible
-
-    encoder, window, thresholds = info.encoder, info.window, info.thresholds
-    licences: dict[str, list[str]] = {}
-    for data in info.training.data:
-        licences.setdefault(data.licence, []).append(data.name)
-    sections: dict[str, list[tuple[str, str]]] = {
-        "Model": [
-            ("name", info.name),
-            ("folder", folder),
-            *([("revision", revision)] if revision else []),
-            ("encoder", f"{encoder.source} ({encoder.licence}), {encoder.layers} layers"),
-            ("heads", ", ".join(info.heads)),
-            ("faithfulness", info.faithfulness),
-            ("written by", f"trivet {info.package_version}, {info.training.date}"),
-        ],
-        "Windows": [
-            ("size", f"{' or '.join(map(str, window.sizes or (window.size,)))} tokens"),
-            ("stride overlap", f"{window.stride_overlap} tokens"),
-            ("evidence", _evidence(window)),
-        ],
-        "Thresholds": [
-            (name, f"{value:.3f}")
-            for name, value in (vars(thresholds) if thresholds else {}).items()
-            if value is not None
-        ],
-        "Graphs": [(graph.file, graph.precision) for graph in info.graphs],
-        "This machine": list(devices),
-        "Training data": [(name, ", ".join(sets)) for name, sets in licences.items()],
-    }
-    parts: list[RenderableType] = []
-    for title, rows in sections.items():
-        table = Table.grid(padding=(0, 2, 0, 0))
-        table.add_column(max_width=28)
-        for name, value in rows or [("none", "")]:
-            # As Text: a string would be read as markup.
-            table.add_row(Text(visible(name)), Text(visible(value)))
-        parts += [Text(title, style="bold"), Padding(table, (0, 0, 1, 2))]
-    return Group(*parts, *_scores(info.scores))
-
-
-def _evidence(window: WindowInfo) -> str:
-    """Return a description of the evidence windows."""
-    order = "; contexts sorted by shared words" if window.sort_contexts else ""
-    if not window.evidence_sentences:
-        return f"no evidence windows{order}"
-    plural = "s" if window.evidence_sentences > 1 else ""
-    shown = f"{window.evidence_sentences} context sentence{plural} for each response sentence"
-    return f"{shown}, in examples of several windows{order}"
-
-
-def _scores(scores: Sequence[ScoreInfo]) -> list[RenderableType]:
-    """Return a table with a block for each data set and split, and a column for each precision."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from trivet.report.terminal import number, visible
-
-    blocks: dict[tuple[str, str], dict[tuple[str, int], dict[str, str]]] = {}
-    for one in scores:
-        interval = "" if one.low is None else f" ({number(one.low)}-{number(one.high)})"
-        block = blocks.setdefault((one.data, one.split), {})
-        block.setdefault((one.measure, one.n), {})[one.precision] = number(one.value) + interval
-    if not blocks:
-        return []
-    precisions = list(dict.fromkeys(one.precision for one in scores))
-    table = Table("  measure", "rows", *precisions, box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for (data, split), block in blocks.items():
-        table.add_row(Text(visible(f"{data}, {split}"), style="bold"))
-        for (measure, rows), cells in block.items():
-            values = [Text(cells.get(name, "-"), no_wrap=True) for name in precisions]
-            table.add_row(Text(visible(f"  {measure}")), str(rows), *values)
-    return [Text("Scores, with 95 % intervals", style="bold"), table]

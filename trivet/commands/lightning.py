@@ -15,7 +15,10 @@ PASSED_ON = {
 
 
 def lightning(context: typer.Context) -> None:
-    """Run Lightning's command line: fit, validate, test or predict, each with --help."""
+    """Run Lightning's command line.
+
+    It has fit, validate, test and predict, each with --help.
+    """
     with needs_extra("train"):
         import jsonargparse  # noqa: F401  (LightningCLI names no extra)
 

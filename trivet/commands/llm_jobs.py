@@ -1,89 +1,56 @@
-"""Running a job of a language model, for `trivet annotate`, `generate` and `perturb`."""
+"""What commands that call a language model print, and their exit codes."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trivet.commands.llm_options import open_clients, show_llm_progress, usage_of
-from trivet.commands.shared import SOME_FAILED
+from trivet.commands.shared import OVER_BUDGET, SOME_FAILED, USAGE, end, run_exits
+from trivet.settings import Setting
 
 if TYPE_CHECKING:
-    from trivet.annotation.jobs import Job, Row
-    from trivet.data.logs.log import Log
-    from trivet.llm.client import ChatClient
+    from trivet.annotation.llm_run import Done, Foreseen
 
-Item = TypeVar("Item")
-
-_AHEAD = 4  # items that are worked on for each call at once
-
-
-@dataclass(frozen=True)
-class LlmSettings:
-    """Options of a job: models and their calls, and whether to overwrite or to only foresee."""
-
-    models: Sequence[str]
-    base_url: str | None
-    prices: Sequence[str] | None
-    max_dollars: float | None
-    concurrency: int
-    dry_run: bool
-    restart: bool
-    quiet: bool
+ModelOption = Annotated[
+    list[str],
+    Setting("Model, as the endpoint names it. Repeatable.", metavar="NAME", panel="Language model"),
+]
 
 
-def run_llm_job(
-    make_job: Callable[[Sequence[ChatClient]], Job[Item]],
-    items: Iterable[tuple[Row, Item]],
-    out: Path,
-    described: Mapping[str, Any],
-    settings: LlmSettings,
-    log: Log | None = None,
-    others: Sequence[str] = (),
-) -> None:
-    """Write the rows of a job, or print what it would cost.
+def tell(found: Done | Foreseen, quiet: bool) -> None:
+    """Print what a job did or would do; exit with 1 if items were rejected."""
+    from trivet.annotation.llm_run import Foreseen
 
-    Args:
-        make_job: Function that makes the job from a client for each model.
-        items: Items with their places.
-        out: File to write.
-        described: Input and settings on which the rows depend.
-        settings: Options.
-        log: Log whose share read so far is the progress.
-        others: Kinds of files besides ``out`` and the rejected items.
-    """
-    import asyncio
-
-    from trivet.annotation.jobs import REJECTED, foresee_job, run_job
-    from trivet.annotation.results import ResultFiles
-
-    known = {"models": list(settings.models), **described}
-    ahead = _AHEAD * settings.concurrency
-    with (
-        ResultFiles(out, [*others, REJECTED], known, restart=settings.restart) as files,
-        open_clients(
-            *(settings.models, settings.base_url, settings.prices, settings.max_dollars),
-            *(settings.concurrency, files.cache),
-        ) as clients,
-    ):
-        job = make_job(clients)
-        if settings.dry_run:
-            asked, bad, usage = foresee_job(job, items)
-            print(f"{asked} to ask about, {bad} that cannot be used; at most {usage}")
-            return
-        with show_llm_progress(log, clients, settings.quiet) as show:
-            tally = asyncio.run(run_job(job, items, files, ahead, show))
-        files.summary["usage"] = usage_of(clients)
-    if not settings.quiet:
-        print(f"{tally}\n{usage_of(clients)}", file=sys.stderr)
-        for field, figures in tally.agreement.to_dict().items():
+    if isinstance(found, Foreseen):
+        print(found)
+        return
+    if not quiet:
+        print(found, file=sys.stderr)
+        for field, figures in found.tally.agreement.to_dict().items():
             kappa = figures["kappa"]
             shown = "not defined" if kappa is None else f"{kappa:.3f}"
             print(f"{field}: kappa {shown}, agreement {figures['agreement']:.1%}, n {figures['n']}")
-    if tally.rejected:
+    if found.tally.rejected:
         raise typer.Exit(SOME_FAILED)
+
+
+@contextlib.contextmanager
+def llm_exits(out: Path) -> Iterator[None]:
+    """Turn an error that stops a run of a language model into one line and an exit code."""
+    from trivet.batch.output import no_room
+    from trivet.llm.chat import BudgetError, LlmError
+
+    try:
+        with run_exits(), no_room(out):
+            yield
+    except BudgetError as error:
+        raise end(error, OVER_BUDGET) from error
+    except LlmError as error:
+        raise end(
+            f"{error}; the answers so far are kept, give the same command again", USAGE
+        ) from error

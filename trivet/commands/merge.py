@@ -8,12 +8,16 @@ from typing import Annotated
 
 import typer
 
+from trivet.commands.options import options
 from trivet.commands.shared import SOME_FAILED, run_exits
+from trivet.settings import Setting
 
 
+@options
 def merge(
-    shards: Annotated[list[Path], typer.Argument(metavar="SHARD", help="Verdicts of each shard.")],
-    out: Annotated[Path, typer.Option(help="Merged file: .jsonl, .json, .csv, .parquet, .xlsx.")],
+    shards: Annotated[list[Path], Setting("Verdicts of each shard.", "SHARD")],
+    *,
+    out: Annotated[Path, Setting("Merged file: .jsonl, .json, .csv, .parquet, .xlsx.")],
 ) -> None:
     """Merge the verdicts of all shards into one file.
 

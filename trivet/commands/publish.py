@@ -5,21 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from trivet.commands.options import options
+from trivet.settings import Setting
 
 
+@options
 def publish(
-    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="Folder of a bundle.")],
-    repository: Annotated[
-        str, typer.Argument(metavar="ORG/NAME", help="Repository; created if there is none.")
-    ],
-    private: Annotated[
-        bool, typer.Option("--private", help="Make a new repository private.")
-    ] = False,
+    bundle: Annotated[Path, Setting("Folder of a bundle.", "BUNDLE")],
+    repository: Annotated[str, Setting("Repository; created if there is none.", "ORG/NAME")],
+    *,
+    private: Annotated[bool, Setting("Make a new repository private.")] = False,
 ) -> None:
-    """Publish a bundle and its model card on the Hugging Face hub, in one commit.
+    """Publish a bundle on the Hugging Face hub.
 
-    Prints ORG/NAME@COMMIT. The hub's token is that of `hf auth login` or HF_TOKEN.
+    Bundle and model card are one commit. Prints ORG/NAME@COMMIT. The hub's token is that of
+    `hf auth login` or HF_TOKEN.
     """
     from trivet.bundle.publish import publish as commit
 

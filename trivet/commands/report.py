@@ -5,41 +5,40 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from trivet.commands.options import options
+from trivet.settings import Setting, check_share
 
-from trivet.commands.shared import check_share
 
-
+@options
 def report(
-    verdicts: Annotated[Path, typer.Argument(metavar="VERDICTS", help="File of verdicts.")],
-    other: Annotated[
-        Path | None, typer.Argument(metavar="OTHER", help="Verdicts of a second run, to compare.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Page to write; a single file.")] = Path("report.html"),
-    data: Annotated[
+    verdicts: Annotated[Path, Setting("File of verdicts.", "VERDICTS")],
+    other: Annotated[Path | None, Setting("Verdicts of a second run, to compare.", "OTHER")] = None,
+    *,
+    out: Annotated[Path, Setting("Page to write; a single file.")] = Path("report.html"),
+    log: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="LOG",
-            help="Log with the texts; default: the one in the run's record. Repeatable, for the "
+        Setting(
+            "Log with the texts; default: the one in the run's record. Repeatable, for the "
             "second run.",
+            metavar="LOG",
         ),
     ] = None,
     by: Annotated[
         list[str] | None,
-        typer.Option(
+        Setting(
+            "Group by this metadata column; default: all with 2 to 20 values. Repeatable.",
             metavar="COLUMN",
-            help="Group by this metadata column; default: all with 2 to 20 values. Repeatable.",
         ),
     ] = None,
     threshold: Annotated[
         float | None,
-        typer.Option(
+        Setting(
+            "Call answers below it unsupported; default: the verdicts as they are.",
             metavar="FAITHFULNESS",
-            callback=check_share,
-            help="Call answers below it unsupported; default: the verdicts as they are.",
+            check=check_share,
         ),
     ] = None,
-    shown: Annotated[int, typer.Option(min=0, help="Number of answers, the worst first.")] = 500,
+    shown: Annotated[int, Setting("Number of answers, the worst first.", least=0)] = 500,
 ) -> None:
     """Write an HTML page about verdicts.
 
@@ -51,7 +50,7 @@ def report(
     write_report(
         [verdicts] if other is None else [verdicts, other],
         out,
-        logs=data or [],
+        logs=log or [],
         threshold=threshold,
         by=by or [],
         shown=shown,

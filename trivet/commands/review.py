@@ -10,36 +10,39 @@ from typing import Annotated, Literal
 
 import typer
 
-from trivet.commands.shared import BundleOption, run_exits
+from trivet.commands.options import BundleOption, options
+from trivet.commands.shared import run_exits
+from trivet.settings import Setting
 
 
+@options
 def review(
-    labelled: Annotated[Path, typer.Argument(metavar="LABELLED", help="Labelled JSONL.")],
+    labelled: Annotated[Path, Setting("Labelled JSONL.", "LABELLED")],
+    *,
     out: Annotated[
-        Path | None,
-        typer.Option(help="Reviewed rows as labelled JSONL; default: LABELLED.reviewed.jsonl."),
+        Path | None, Setting("Reviewed rows as labelled JSONL; default: LABELLED.reviewed.jsonl.")
     ] = None,
-    by: Annotated[
+    order: Annotated[
         Literal["file", "uncertainty"],
-        typer.Option(
-            help="After the rows on which annotators disagree: the order of the file, or those "
-            "first of which the judge is least sure."
+        Setting(
+            "After the rows on which annotators disagree: the order of the file, or those first "
+            "of which the judge is least sure."
         ),
     ] = "file",
     reviewer: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Your name; default: that of the account.")
+        str | None, Setting("Your name; default: that of the account.", metavar="NAME")
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: a free one.")] = 8766,
-    open_page: Annotated[
-        bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
-    ] = True,
+    port: Annotated[int, Setting("Port; 0: a free one.", least=0, most=65535)] = 8766,
+    open_page: Annotated[bool, Setting("Open the page in the browser.", "--open/--no-open")] = True,
     bundle: BundleOption = None,
 ) -> None:
-    """Accept or correct labels on a local page, by keys alone if you like.
+    """Accept or correct labels on a local page.
 
-    Each accepted row is written at once; the same command continues. Ctrl-C ends.
+    Keys alone are enough. Each accepted row is written at once; the same command continues.
+    Ctrl-C ends.
     """
-    from trivet.annotation.review.review import Review, order, read_rows
+    from trivet.annotation.review.review import Review, read_rows
+    from trivet.annotation.review.review import order as in_order
     from trivet.annotation.review.reviewed_file import ReviewedFile
     from trivet.annotation.review.server import ReviewServer
 
@@ -49,7 +52,7 @@ def review(
         raise typer.BadParameter(f"--out {out} is the input; choose another file")
     with run_exits(), ReviewedFile(out) as file:
         doubts = None
-        if by == "uncertainty":
+        if order == "uncertainty":
             from rich.console import Console
             from rich.progress import track
 
@@ -60,7 +63,7 @@ def review(
             found = measure_uncertainty(Evaluator(bundle), [row.labelled for row in rows])
             hidden = not console.is_terminal
             doubts = list(track(found, "judge", total=len(rows), console=console, disable=hidden))
-        queue = Review(labelled, [rows[n] for n in order(rows, doubts)], file, name_of(reviewer))
+        queue = Review(labelled, [rows[n] for n in in_order(rows, doubts)], file, name_of(reviewer))
         with ReviewServer(queue, port) as server:
             print(server.url, flush=True)
             print(

@@ -8,23 +8,20 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from trivet.commands.options import options
 from trivet.commands.shared import needs_extra, quiet_lightning, what_was_typed
+from trivet.settings import Setting
 
 
+@options
 def train(
     configs_and_overrides: Annotated[
         list[str],
-        typer.Argument(
-            metavar="CONFIG.yaml... [KEY=VALUE]...",
-            help="Configuration files and values; later ones win.",
-        ),
+        Setting("Configuration files and values; later ones win.", "CONFIG.yaml... [KEY=VALUE]..."),
     ],
-    resume: Annotated[bool, typer.Option(help="Continue from the last checkpoint.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print parameters, steps and memory; train nothing.")
-    ] = False,
+    *,
+    resume: Annotated[bool, Setting("Continue from the last checkpoint.")] = False,
+    dry_run: Annotated[bool, Setting("Print parameters, steps and memory; train nothing.")] = False,
 ) -> None:
     """Train a model, write its bundle and print the bundle's folder."""
     configs = [Path(word) for word in configs_and_overrides if "=" not in word]

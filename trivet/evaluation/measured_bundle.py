@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import track
@@ -18,7 +18,7 @@ from trivet.errors import DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.measures.choosing import SetChange, compare_sets
 from trivet.measures.figures import Figure, to_json, to_markdown
-from trivet.measures.label_check import LabelCheck
+from trivet.measures.label_check import LabelCheck, check_labels
 from trivet.measures.lengths import count_buckets, count_tokens, measure_by_length
 from trivet.measures.metrics import measure
 from trivet.measures.predictions import Prediction
@@ -26,6 +26,9 @@ from trivet.measures.published import measure_published
 from trivet.records import FailedEvaluation, LabelledExample
 from trivet.report import terminal
 from trivet.report.measures_page import render_measures
+
+if TYPE_CHECKING:
+    from trivet.data.labelled.plain_labels import PlainRows
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,39 @@ class MeasuredBundle:
     def failed(self) -> int:
         """Number of rows without a verdict."""
         return sum(isinstance(row.evaluation, FailedEvaluation) for row in self.rows)
+
+    def left_out(self) -> Iterator[str]:
+        """Yield a line for each reason why rows are not measured, and for each failed row."""
+        report = self.report
+        if report.kept < report.rows:
+            yield f"measured: {report.kept} of {report.rows} rows"
+        if report.outside_split:
+            yield f"not in split {self.about['split']!r}: {report.outside_split} rows"
+        for reason, count in report.dropped.items():
+            yield f"{reason}: {count} rows, first at {', '.join(report.places[reason])}"
+        for row in self.rows:
+            if isinstance(row.evaluation, FailedEvaluation):
+                yield f"{row.example.example.id}: {row.evaluation.message}"
+
+
+def measure_own(
+    evaluator: Evaluator,
+    own: PlainRows,
+    split: str,
+    by_length: bool,
+    threshold: float | None,
+    false_alarms: float,
+) -> MeasuredBundle:
+    """Evaluate answers with labels of one's own, and compare.
+
+    ``false_alarms`` is the share of supported answers that the advised threshold may flag; the
+    others are as in ``measure_examples``.
+    """
+    found = measure_examples(
+        *(evaluator, own.examples, own.report, own.report.source, split, by_length),
+        threshold=threshold,
+    )
+    return replace(found, check=check_labels(found.rows, false_alarms))
 
 
 def check_files(*files: Path | None) -> None:

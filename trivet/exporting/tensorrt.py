@@ -7,6 +7,7 @@ and by AUROC, RMSE and verdicts on labelled rows, because rounding says little a
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import importlib.util
@@ -14,10 +15,13 @@ import logging
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
 
 from trivet.backends.backend import Backend
 from trivet.backends.device import find_gpu
@@ -314,3 +318,29 @@ def _without_padding(windows: Windows, vocab: int, seed: int) -> Windows:
     return windows._replace(
         input_ids=random.integers(0, vocab, size=shape), attention_mask=np.ones(shape, np.int64)
     )
+
+
+def describe(built: EngineInfo) -> str:
+    """Return an engine's figures as text."""
+    return (
+        f"engine of {built.graph} for {built.target.gpu}, built in {built.build_seconds:.0f} s: "
+        f"AUROC {-(built.auroc_loss or 0):+.4f}, RMSE {built.rmse_loss or 0:+.4f}, "
+        f"{built.flipped} of {built.rows} verdicts changed, largest difference "
+        f"{built.difference:.2g}"
+    )
+
+
+@contextlib.contextmanager
+def show_steps() -> Iterator[Progress]:
+    """Show a bar with the time left for each step on stderr; yield the function that moves them."""
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
+    with Bars(*columns, console=console, disable=not console.is_terminal) as bars:
+        tasks: dict[str, Any] = {}
+
+        def move(step: str, done: int, total: int) -> None:
+            if step not in tasks:
+                tasks[step] = bars.add_task(step, total=total)
+            bars.update(tasks[step], completed=done, total=total)
+
+        yield move

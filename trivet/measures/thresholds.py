@@ -20,11 +20,13 @@ from trivet.data.tokenization import TokenizedExample
 from trivet.measures.curves import FloatArray, tie_ends
 from trivet.measures.false_alarms import Faithful, conformal_threshold, too_small
 from trivet.measures.predictions import marked_characters
+from trivet.measures.rule import Rule
 from trivet.records import LabelledExample, Span
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_THRESHOLD = 0.5
+_RULE = Rule()
 _CANDIDATES = 200  # span thresholds that are tried
 _WORD = re.compile(r"\w+|[^\w\s]")
 
@@ -81,33 +83,6 @@ class DevScores:
         A sentence is unsupported if its own support and the faithfulness of the response are below.
         """
         return np.maximum(self.sentence_support.astype(np.float64), self.faithfulness)
-
-
-@dataclass(frozen=True)
-class Rule:
-    """The rule that chooses the sentence threshold."""
-
-    # highest rate of flagged responses among the faithful ones, in (0, 1); None chooses the best F1
-    # instead
-    false_alarms: float | None = 0.1
-    # precision to keep while flagging as much as possible, in (0, 1]
-    least_precision: float | None = None
-    # share of hallucinated responses to assume for F1 and precision, in (0, 1); None means that of
-    # the rows
-    prior: float | None = None
-
-    def words(self) -> str:
-        """Return the rule in one line."""
-        if self.false_alarms is not None:
-            return (
-                f"rule: at most {100 * self.false_alarms:g} % false alarms, of the faithful "
-                "responses of each data set"
-            )
-        aim = "the best F1"
-        if self.least_precision is not None:
-            aim = f"as many flagged as a precision of {self.least_precision:g} allows"
-        share = "as in the rows" if self.prior is None else f"{100 * self.prior:g} %"
-        return f"rule: {aim}; hallucinated responses: {share}"
 
 
 def best_threshold(
@@ -258,7 +233,7 @@ def marked_words(words: Column, sentence: float, span: float) -> npt.NDArray[np.
     return weak & (words.deciding_support < sentence)
 
 
-def choose_thresholds(scores: Sequence[DevScores], rule: Rule = Rule()) -> tuple[float, float]:
+def choose_thresholds(scores: Sequence[DevScores], rule: Rule = _RULE) -> tuple[float, float]:
     """Choose the sentence and the span threshold on a dev split; unknown labels are left out.
 
     With too few documents for the rule the sentence threshold has the best F1; with one class, a

@@ -153,7 +153,7 @@ def _answers_notes(counted: Tally, shown: int, evaluated: int) -> list[str]:
         without = len(counted.rows) - counted.with_texts
         notes.append(
             f"The texts of {without:,} rows are not available. They are rebuilt from the sentences "
-            "of the verdicts, without the question. `--data INPUT` names the evaluated file; "
+            "of the verdicts, without the question. `--log INPUT` names the evaluated file; "
             "`trivet evaluate --texts` writes the texts into the verdicts."
         )
     return notes

@@ -69,7 +69,7 @@ def test_the_judge_orders_by_uncertainty(
         return original(self, asked)
 
     monkeypatch.setattr(evaluator_module.Evaluator, "evaluate_many", remember)
-    words = (labelled, "--by", "uncertainty", "--bundle", tiny_bundle, "--port", 0)
+    words = (labelled, "--order", "uncertainty", "--bundle", tiny_bundle, "--port", 0)
     code, _ = end_of(monkeypatch, capsys, *words)
     assert code == 0
     assert [one.id for one in asked] == ["a", "b", "c", "d"]

@@ -13,7 +13,8 @@ from trivet.bundle.schema import EncoderInfo, Thresholds, WindowInfo
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.architecture import HeadName, Reduction
 from trivet.records import Evaluation, FailedEvaluation, SpanCategory, SpanSubcategory
-from trivet.serve.http.settings import ServerSettings, described_fields
+from trivet.serve.http.settings import ServerSettings
+from trivet.settings import described_fields
 
 Ids = Sequence[str | None] | None
 
@@ -181,7 +182,7 @@ _NUMBERS: dict[str, Any] = {
         float if field.name.endswith("_ms") else int,
         Field(description=field.setting.text),
     )
-    for field in described_fields()
+    for field in described_fields(ServerSettings)
     if field.name in _LIMITS
 }
 LimitsAnswer = create_model(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import ipaddress
 import math
 import re
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
+from typing import Annotated, Literal
 
 from trivet.errors import ConfigError
+from trivet.settings import Setting, described_fields
 
 LogFormat = Literal["json", "text"]
 OTLP_PATH = "/v1/traces"
@@ -23,28 +23,7 @@ _ORIGIN = re.compile(
     rf"http://(?:{_HOST})(?::(?!80$)\d{{1,5}})?|https://(?:{_HOST})(?::(?!443$)\d{{1,5}})?"
 )
 
-
-class Setting(NamedTuple):
-    """Description of a field of ``ServerSettings``."""
-
-    text: str  # help of the option, also in the table of the docs
-    option: str = ""  # where it does not follow from the name of the field
-    zero: bool = False  # whether 0 is allowed
-
-
-class DescribedField(NamedTuple):
-    """A field of ``ServerSettings`` with its description."""
-
-    name: str
-    type: Any
-    default: Any
-    setting: Setting
-
-    @property
-    def option(self) -> str:
-        """Option that sets the field, such as ``--header-timeout``."""
-        name = self.name.removesuffix("_seconds").replace("_", "-")
-        return self.setting.option or f"--{name}"
+_limit = partial(Setting, panel="Limits")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,43 +35,41 @@ class ServerSettings:
     keys_file: Annotated[
         Path | None, Setting("File of API keys, one per line; read again on change.", "--keys")
     ] = None
-    insecure: Annotated[bool, Setting("Allow a public address without keys.", "--insecure")] = False
+    insecure: Annotated[bool, Setting("Allow a public address without keys.")] = False
     tls_cert: Annotated[Path | None, Setting("Certificate chain, PEM.")] = None
     tls_key: Annotated[Path | None, Setting("Private key of the certificate, PEM.")] = None
-    max_body_bytes: Annotated[int, Setting("Maximum bytes of a request.")] = 2_000_000
-    max_contexts: Annotated[int, Setting("Maximum contexts of an example.")] = 256
-    max_characters: Annotated[int, Setting("Maximum characters of a text.")] = 2_000_000
-    max_examples: Annotated[int, Setting("Maximum examples of a request.")] = 64
-    max_requests: Annotated[int, Setting("Maximum unanswered requests; others get 429.")] = 512
-    max_queued_windows: Annotated[int, Setting("Maximum queued windows; others get 429.")] = 4096
-    max_connections: Annotated[int, Setting("Maximum open connections; others wait.")] = 512
-    wait_ms: Annotated[float, Setting("Longest wait to fill a backend call.", zero=True)] = 2.0
+    max_body_bytes: Annotated[int, _limit("Maximum bytes of a request.")] = 2_000_000
+    max_contexts: Annotated[int, _limit("Maximum contexts of an example.")] = 256
+    max_characters: Annotated[int, _limit("Maximum characters of a text.")] = 2_000_000
+    max_examples: Annotated[int, _limit("Maximum examples of a request.")] = 64
+    max_requests: Annotated[int, _limit("Maximum unanswered requests; others get 429.")] = 512
+    max_queued_windows: Annotated[int, _limit("Maximum queued windows; others get 429.")] = 4096
+    max_connections: Annotated[int, _limit("Maximum open connections; others wait.")] = 512
+    wait_ms: Annotated[float, _limit("Longest wait to fill a backend call.", zero=True)] = 2.0
     default_timeout_ms: Annotated[
         float | None,
-        Setting("Default timeout of a request; the maximum if not given.", "--timeout-ms"),
+        _limit("Default timeout of a request; the maximum if not given.", "--timeout-ms"),
     ] = None
-    max_timeout_ms: Annotated[float, Setting("Longest timeout of a request.")] = 60_000.0
+    max_timeout_ms: Annotated[float, _limit("Longest timeout of a request.")] = 60_000.0
     header_timeout_seconds: Annotated[
-        float, Setting("Seconds for a client to send headers, idle time included.")
+        float, _limit("Seconds for a client to send headers, idle time included.")
     ] = 15.0
-    body_timeout_seconds: Annotated[float, Setting("Seconds for a client to send a body.")] = 20.0
-    grace_seconds: Annotated[float, Setting("Seconds to finish work after SIGTERM.", zero=True)] = (
+    body_timeout_seconds: Annotated[float, _limit("Seconds for a client to send a body.")] = 20.0
+    grace_seconds: Annotated[float, _limit("Seconds to finish work after SIGTERM.", zero=True)] = (
         30.0
     )
-    canary_seconds: Annotated[float, Setting("Seconds between backend checks.")] = 10.0
-    hung_seconds: Annotated[float, Setting("Seconds until a backend call counts as hung.")] = 30.0
+    canary_seconds: Annotated[float, _limit("Seconds between backend checks.")] = 10.0
+    hung_seconds: Annotated[float, _limit("Seconds until a backend call counts as hung.")] = 30.0
     cors: Annotated[
         list[str] | None,
         Setting("Origin of a page that may ask, such as https://app.example. Repeatable."),
     ] = None
-    otlp: Annotated[
-        bool, Setting("Receive OpenTelemetry traces (OTLP/HTTP) and judge them.", "--otlp")
-    ] = False
+    otlp: Annotated[bool, Setting("Receive OpenTelemetry traces (OTLP/HTTP) and judge them.")] = (
+        False
+    )
     sample: Annotated[float, Setting("Share of the received traces that is judged.")] = 1.0
     log_format: Annotated[LogFormat, Setting("Format of the log on stderr.")] = "json"
-    access_log: Annotated[
-        bool, Setting("Log each request, without its text.", "--access-log/--no-access-log")
-    ] = True
+    access_log: Annotated[bool, Setting("Log each request, without its text.")] = True
 
     def __post_init__(self) -> None:
         """Check the settings.
@@ -101,7 +78,7 @@ class ServerSettings:
             ConfigError: A number is out of range, an origin is none, TLS is half given, or the
                 address is public and neither keys nor ``insecure`` are given.
         """
-        for field in described_fields():
+        for field in described_fields(ServerSettings):
             value, zero = getattr(self, field.name), field.setting.zero
             if isinstance(value, bool) or not isinstance(value, int | float):
                 continue
@@ -153,21 +130,10 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-@functools.cache
-def described_fields() -> tuple[DescribedField, ...]:
-    """Return the fields of ``ServerSettings`` with their descriptions, in order."""
-    hints = get_type_hints(ServerSettings, include_extras=True)
-    return tuple(
-        DescribedField(field.name, hint.__origin__, field.default, hint.__metadata__[0])
-        for field in dataclasses.fields(ServerSettings)
-        for hint in [hints[field.name]]
-    )
-
-
 def settings_table() -> str:
     """Return the Markdown table of all options; ``docs/`` holds a copy."""
     lines = ["| option | default | meaning |", "| --- | --- | --- |"]
-    for field in described_fields():
+    for field in described_fields(ServerSettings):
         names = ", ".join(f"`{name}`" for name in field.option.split("/"))
         default = "" if field.default in (None, False) else field.default
         shown = f"{default:g}" if isinstance(default, float) else default

@@ -1,0 +1,53 @@
+"""The help of all commands: whole words, panels, one form of a flag."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from trivet.__main__ import app
+
+_SCREENS = (["--help"], ["evaluate", "--help"])
+
+
+@pytest.mark.parametrize("help_option", ["-h", "--help"])
+def test_help_shows_every_option_whole_in_80_columns(help_option: str) -> None:
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    commands: list[tuple[list[str], Any]] = [([], group)]
+    for words, command in commands:  # grows while it is read
+        found = CliRunner().invoke(app, [*words, help_option], terminal_width=80)
+        assert found.exit_code == 0, words
+        shown = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", found.output))
+        names = [name for one in command.params for name in (*one.opts, *one.secondary_opts)]
+        assert {name for name in names if name.startswith("-")} <= shown, words
+        assert max(map(len, found.output.splitlines())) <= 80, words
+        assert "…" not in found.output
+        nested = getattr(command, "commands", {})
+        commands += [([*words, name], inner) for name, inner in nested.items()]
+    assert len(commands) > 10
+
+
+def test_help_is_in_panels_and_its_common_half_is_one_screen() -> None:
+    shown = [CliRunner().invoke(app, words, terminal_width=80).output for words in _SCREENS]
+    for words, output in zip(_SCREENS, shown, strict=True):
+        common = output.partition("\nRarely needed:\n")[0]
+        assert len(common.splitlines()) <= 50, words
+        assert "..." not in output.partition("\n")[2], words
+    for panel in ("Judge answers", "Serve", "Measure", "Train", "Data", "Bundles"):
+        assert f"\n{panel}:\n" in shown[0]
+    for panel in ("Input", "Output", "Gates", "Model", "Rarely needed"):
+        assert f"\n{panel}:\n" in shown[1]
+
+
+def test_a_flag_that_is_off_has_one_form() -> None:
+    commands: list[Any] = [get_command(app)]
+    for command in commands:  # grows while it is read
+        commands += getattr(command, "commands", {}).values()
+        twice = [one.name for one in command.params if one.secondary_opts and not one.default]
+        assert twice == [], command.name

@@ -1,0 +1,71 @@
+"""Choices of a calibration; options of ``trivet calibrate`` are made from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
+from typing import Annotated, Literal
+
+from trivet.measures.rule import Rule
+from trivet.model.architecture import HeadName
+from trivet.settings import Setting
+
+Method = Literal["platt", "temperature", "isotonic"]
+Level = Literal["sentence", "response", "both"]
+Weighing = Literal["example", "sentence"]
+
+
+class CalibratedHead(StrEnum):
+    """Heads that can be named; evidence is always fitted."""
+
+    support = "support"
+    relevance = "relevance"
+    utilization = "utilization"
+
+
+def _names(heads: Sequence[CalibratedHead]) -> tuple[HeadName, ...]:
+    return tuple(head.value for head in heads)
+
+
+_prefixes = partial(Setting, metavar="PREFIX", typed=list[str], read=tuple)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Choices of a calibration."""
+
+    method: Annotated[
+        Method, Setting("platt: scale and shift; temperature: scale; isotonic: a rising map.")
+    ] = "platt"
+    heads: Annotated[
+        tuple[HeadName, ...],
+        Setting(
+            "support, relevance or utilization; default: all with labels. Repeatable.",
+            "--head",
+            metavar="HEAD",
+            typed=list[CalibratedHead],
+            read=_names,
+        ),
+    ] = ()
+    level: Annotated[
+        Level,
+        Setting("Fit support to labels of sentences, responses or both.", "--support-level"),
+    ] = "sentence"
+    weighing: Annotated[
+        Weighing, Setting("Give each example, or each sentence, the same weight.", "--weigh")
+    ] = "example"
+    only: Annotated[tuple[str, ...], _prefixes("Use these sources; default: all. Repeatable.")] = ()
+    thresholds_from: Annotated[
+        tuple[str, ...],
+        _prefixes("Choose thresholds on these sources; default: all. Repeatable."),
+    ] = ()
+    rule: Rule = field(default_factory=Rule)  # chooses the sentence threshold
+    lexical_overlap: Annotated[
+        bool,
+        Setting(
+            "Also weigh the words that a sentence shares with the contexts (support), the "
+            "question (relevance) or the response (utilization)."
+        ),
+    ] = False

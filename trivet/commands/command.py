@@ -1,0 +1,78 @@
+"""Commands and groups: help in panels, plain refusals, several pairs after ``--map``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import typer
+import typer.core
+
+from trivet.errors import plain_fault
+from trivet.settings import RARE
+
+_COLUMN = 24  # most letters of an option that has its help beside it
+_PAIR = re.compile(r"(question|contexts|response|id|context_ids)=")
+
+
+class Command(typer.core.TyperCommand):
+    """A command whose help has panels, and whose option ``--map`` takes several pairs."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat ``--map`` before each further pair."""
+        words: list[str] = []
+        for word in args:
+            if words[-2:-1] == ["--map"] and _PAIR.match(word):
+                words.append("--map")
+            words.append(word)
+        return super().parse_args(ctx, words)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write arguments and options, each under the heading of its panel."""
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            if (shown := param.get_help_record(ctx)) is not None:
+                kind = "Arguments" if param.param_type_name == "argument" else "Options"
+                panel = getattr(param, "rich_help_panel", None) or kind
+                if "--help" in param.opts and panels.keys() - {"Arguments"}:
+                    panel = _in_order(panels)[-1]
+                panels.setdefault(panel, []).append(shown)
+        _write(formatter, panels)
+
+
+class Group(typer.core.TyperGroup):
+    """Commands in panels, whose refusals of a value are in plain words, not in the parser's."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was named."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = plain_fault(error.message)
+            raise
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands, each under the heading of its panel."""
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            assert command is not None
+            panel = getattr(command, "rich_help_panel", None) or "Commands"
+            panels.setdefault(panel, []).append((name, command.get_short_help_str(formatter.width)))
+        _write(formatter, panels)
+
+
+def _in_order(panels: Iterable[str]) -> list[str]:
+    """Return panels as they are shown: the plain ones first, rare options last."""
+    ranks = {"Arguments": 0, "Options": 1, RARE: 3}
+    return sorted(panels, key=lambda panel: ranks.get(panel, 2))
+
+
+def _write(formatter: Any, panels: dict[str, list[tuple[str, str]]]) -> None:
+    """Write panels; all have one width of the first column."""
+    width = max(min(len(first), _COLUMN) for rows in panels.values() for first, _ in rows)
+    for panel in _in_order(panels):
+        rows = [(f"{first:<{width}}", text) for first, text in panels[panel]]
+        with formatter.section(panel):
+            formatter.write_dl(rows, col_max=_COLUMN)

@@ -1,0 +1,165 @@
+"""Options of commands, made from described settings, and the settings that commands share."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+
+import typer
+
+from trivet.settings import (
+    DescribedField,
+    Setting,
+    SettingError,
+    ThreadsOption,
+    described_fields,
+)
+
+if TYPE_CHECKING:
+    from trivet.evaluation.evaluator import Evaluator
+
+Precision = Literal["int8", "fp32", "bf16", "fp16"]
+BackendName = Literal["onnx", "openvino", "tensorrt", "torch"]
+
+
+def options(command: Callable[..., None]) -> Callable[..., None]:
+    """Make a command's parameters into options, by what describes them.
+
+    A parameter ``Annotated[T, Setting(...)]`` becomes one option or argument. One whose type is a
+    dataclass becomes an option for each of its described fields, and the command gets the
+    dataclass. Any other stays as it is.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, type] = {}
+    own_fields: list[DescribedField] = []
+    made: list[inspect.Parameter] = []
+    for name, own in inspect.signature(command).parameters.items():
+        kind, described = hints[name], getattr(hints[name], "__metadata__", (None,))[0]
+        if dataclasses.is_dataclass(kind):
+            assert isinstance(kind, type)
+            groups[name] = kind
+            made += map(_parameter, described_fields(kind))
+        elif isinstance(described, Setting):
+            default = dataclasses.MISSING if own.default is own.empty else own.default
+            own_fields.append(DescribedField(name, kind.__origin__, default, described))
+            made.append(_parameter(own_fields[-1]))
+        else:
+            made.append(own.replace(kind=own.KEYWORD_ONLY, annotation=kind))
+
+    @functools.wraps(command)
+    def call(**values: Any) -> None:
+        with _refusals():
+            for name, kind in groups.items():
+                values[name] = kind(**_read(described_fields(kind), values))
+            fields = _read(own_fields, values)
+            command(**values, **fields)
+
+    call.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]
+    call.__annotations__ = {each.name: each.annotation for each in made}
+    del call.__wrapped__
+    return call
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Turn the refusal of a value into one of the command line."""
+    try:
+        yield
+    except SettingError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _read(fields: Iterable[DescribedField], values: dict[str, Any]) -> dict[str, Any]:
+    """Take fields out of the values of a command line, without those that keep their default."""
+    found = {}
+    for field in fields:
+        value, read = values.pop(field.name), field.setting.read
+        if read is None:
+            found[field.name] = value
+        elif value is not None:
+            found[field.name] = read(value)
+    return found
+
+
+def _parameter(field: DescribedField) -> inspect.Parameter:
+    """Return the parameter from which typer makes the option."""
+    said = field.setting
+
+    def check(value: Any) -> Any:
+        if said.check is not None:
+            with _refusals():
+                said.check(value)
+        return value
+
+    shared: dict[str, Any] = {"help": said.text, "rich_help_panel": said.panel}
+    shared |= {"min": said.least, "max": said.most, "callback": said.check and check}
+    default = None if said.read else field.default
+    made: Any
+    if said.option and not said.option.startswith("-"):
+        made = typer.Argument(metavar=said.option, show_default=False, **shared)
+    else:
+        made = typer.Option(*field.option.split(), metavar=said.metavar, **shared)
+    return inspect.Parameter(
+        field.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if default is dataclasses.MISSING else default,
+        annotation=Annotated[said.typed | None if said.read else field.type, made],
+    )
+
+
+_model = partial(Setting, panel="Model")
+BundleOption = Annotated[
+    Path | None,
+    _model("Folder, or org/name[@revision] on the hub; default: embedded.", metavar="FOLDER|NAME"),
+]
+BackendOption = Annotated[
+    BackendName | None,
+    _model(
+        "onnx, openvino, tensorrt or torch; default: onnx; on a GPU the engine, else torch.",
+        metavar="NAME",
+    ),
+]
+DeviceOption = Annotated[
+    str | None, _model("Device; default: a GPU if there is one.", metavar="cpu|cuda[:N]")
+]
+SplitOption = Annotated[str, Setting("Split of the rows.")]
+DataOption = Annotated[
+    list[str],
+    Setting(
+        "Labelled rows that no weight was trained on: jsonl:dev.jsonl. Repeatable.", metavar="SPEC"
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Model:
+    """The bundle of a judge, and what it runs on."""
+
+    bundle: BundleOption = None
+    backend: BackendOption = None
+    device: DeviceOption = None
+    precision: Annotated[
+        Precision | None, _model("int8, fp32, bf16 or fp16; default: the fastest.", metavar="NAME")
+    ] = None
+    threads: ThreadsOption = None
+
+    def load(self, max_characters: int | None = None) -> Evaluator:
+        """Load the bundle; ``max_characters`` is the longest text."""
+        from trivet.evaluation.evaluator import Evaluator
+        from trivet.evaluation.preprocessing import MAX_CHARACTERS
+
+        return Evaluator(
+            self.bundle,
+            self.threads,
+            precision=self.precision,
+            backend=self.backend,
+            device=self.device,
+            max_characters=max_characters or MAX_CHARACTERS,
+        )

@@ -1,0 +1,57 @@
+"""Settings of a comparison; the options of ``trivet compare`` are made from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from trivet.peers.peer import PEERS
+from trivet.settings import Setting, ThreadsOption
+
+_llm = partial(Setting, panel="Language model")
+
+
+@dataclass(frozen=True)
+class ComparisonSettings:
+    """Rows, peers and the folder of a comparison, and the calls of language models."""
+
+    rows: Annotated[list[str], Setting("Labelled rows, as for `trivet test --data`.", "ROWS...")]
+    out: Annotated[Path, Setting("Folder of the predictions and the comparison.")]
+    peers: Annotated[str, Setting(f"Peers with commas between, of {', '.join(sorted(PEERS))}.")] = (
+        ""
+    )
+    split: Annotated[str, Setting("Split of the rows.")] = "all"
+    predictions: Annotated[
+        list[str] | None,
+        Setting("Scores of another tool, by row id. Repeatable.", metavar="NAME=FILE:COLUMN"),
+    ] = None
+    dev: Annotated[
+        list[str] | None,
+        Setting("Labelled rows that tfidf is fitted on. Repeatable.", metavar="SPEC"),
+    ] = None
+    dev_split: Annotated[str, Setting("Split of --dev.")] = "fit"
+    limit: Annotated[
+        int | None, Setting("Most rows, drawn at random by --seed.", metavar="N", least=1)
+    ] = None
+    seed: Annotated[int, Setting("Seed of draws, fits and resamples.")] = 0
+    repeats: Annotated[int, Setting("Times that a row is scored.", least=1)] = 1
+    restart: Annotated[bool, Setting("Drop earlier predictions in --out.")] = False
+    shard: Annotated[
+        str, Setting("Score this part of the rows, and nothing else.", metavar="NUMBER/COUNT")
+    ] = "1/1"
+    model: Annotated[str, _llm("Model of LLM peers that name none.", metavar="NAME")] = ""
+    base_url: Annotated[
+        str | None, _llm("OpenAI-compatible endpoint; default: OPENAI_BASE_URL.", metavar="URL")
+    ] = None
+    price: Annotated[
+        list[str] | None,
+        _llm("Dollars per million tokens read and written. Repeatable.", metavar="MODEL=IN,OUT"),
+    ] = None
+    max_dollars: Annotated[
+        float | None, _llm("Most dollars to spend; needs --price.", metavar="N", least=0)
+    ] = None
+    concurrency: Annotated[int, _llm("Most calls at once.", metavar="N", least=1)] = 8
+    timeout: Annotated[float, _llm("Seconds for one try of a call.", least=0.1)] = 600.0
+    threads: ThreadsOption = None

@@ -1,0 +1,93 @@
+"""Settings that describe themselves: fields of a dataclass, each annotated with its help.
+
+The options of the command line, a server's settings and the tables in the docs are made from them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple, get_type_hints
+
+RARE = "Rarely needed"
+"""Panel of the options that few users set; the last one."""
+
+
+class SettingError(ValueError):
+    """A value of a setting is refused; the message says what to write."""
+
+
+class Setting(NamedTuple):
+    """Description of a field of a dataclass, or of a parameter of a command."""
+
+    text: str  # help of the option, also in the table of the docs
+    # its names where they do not follow from the field's, such as "--quiet -q"; an argument has a
+    # name in capitals
+    option: str = ""
+    metavar: str | None = None  # name of the value in the help; by default its type
+    panel: str | None = None  # heading in the help
+    least: float | None = None
+    most: float | None = None
+    check: Callable[[Any], None] | None = None  # refuses a value of the command line
+    # type on the command line, and what makes the field's value of it
+    typed: Any = None
+    read: Callable[[Any], Any] | None = None
+    zero: bool = False  # whether a server's setting may be 0
+
+
+class DescribedField(NamedTuple):
+    """A field with its description; ``default`` is ``dataclasses.MISSING`` if it must be given."""
+
+    name: str
+    type: Any
+    default: Any
+    setting: Setting
+
+    @property
+    def option(self) -> str:
+        """Names of the option that sets the field, such as ``--access-log/--no-access-log``."""
+        name = self.name.removesuffix("_seconds").replace("_", "-")
+        on_by_default = f"--{name}/--no-{name}" if self.default is True else f"--{name}"
+        return self.setting.option or on_by_default
+
+
+@functools.cache
+def described_fields(settings: type) -> tuple[DescribedField, ...]:
+    """Return the fields of a dataclass that are annotated with a ``Setting``, in order."""
+    hints = get_type_hints(settings, include_extras=True)
+    return tuple(
+        DescribedField(field.name, hint.__origin__, field.default, hint.__metadata__[0])
+        for field in dataclasses.fields(settings)
+        for hint in [hints[field.name]]
+        if isinstance(getattr(hint, "__metadata__", (None,))[0], Setting)
+    )
+
+
+def check_share(value: float | None) -> None:
+    """Refuse a number outside [0, 1]; of a percentage say the share to write."""
+    if value is not None and not 0 <= value <= 1:
+        hint = f"; write {value / 100:.2f} for {value:g} %" if 1 < value <= 100 else ""
+        raise SettingError(f"{value:g} is not in [0, 1]{hint}")
+
+
+def check_rate(value: float | None) -> None:
+    """Refuse a number outside [0.001, 0.999], as ``check_share`` does."""
+    check_share(value)
+    if value is not None and not 0.001 <= value <= 0.999:
+        raise SettingError(f"{value:g} is not a rate from 0.001 to 0.999")
+
+
+QuietOption = Annotated[bool, Setting("No progress, no summary.", "--quiet -q", panel="Output")]
+ThreadsOption = Annotated[
+    int | None, Setting("Threads; default: one per core.", metavar="N", panel="Model", least=1)
+]
+ThresholdOption = Annotated[
+    float | None,
+    Setting(
+        "From 0 to 1; default: the bundle's own.",
+        metavar="SUPPORT",
+        panel="Model",
+        check=check_share,
+    ),
+]
