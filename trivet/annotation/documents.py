@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from trivet.data.surrogates import replace_surrogates
 from trivet.errors import DataError
-from trivet.records import replace_surrogates
 
 logger = logging.getLogger(__name__)
 
