@@ -9,6 +9,7 @@ from typing import Any
 
 from trivet.batch.verdict_lines import check_fields
 from trivet.data.logs.column_mapping import Columns, Unicode
+from trivet.data.logs.conversation import Turns
 from trivet.errors import DataError
 
 
@@ -55,6 +56,7 @@ class RunSettings:
     metadata: tuple[str, ...] | None = None
     # maximum characters of a text; None means that of `Evaluator`
     max_characters: int | None = None
+    turns: Turns = "last"  # answers of a conversation that are judged
     texts: bool = False  # whether question, contexts and response are written too
     shard: Shard = field(default_factory=Shard)  # part of the log that is evaluated
 
@@ -64,7 +66,9 @@ class RunSettings:
 
     def columns(self) -> Columns:
         """Return the mapping of the log's columns."""
-        return Columns(self.mapping, self.metadata, self.bad_unicode, format=self.format)
+        return Columns(
+            self.mapping, self.metadata, self.bad_unicode, format=self.format, turns=self.turns
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as written in a run's record, with the shard as ``2/8``."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from trivet.data.surrogates import replace_surrogates
 from trivet.errors import ExampleError
-from trivet.records import FailedEvaluation, RagExample, replace_surrogates, to_json_text
+from trivet.records import ContextName, FailedEvaluation, RagExample, to_json_text
 
 MOST_EXAMPLES = 64
 MOST_BYTES = 2_000_000
@@ -51,8 +53,12 @@ def encode(texts: Mapping[str, object], id_: str | None, most_bytes: int) -> Enc
         else:
             from trivet.data.logs.context_values import as_passages
 
-            passages = enumerate(as_passages(text))
-            record[name] = [clean(f"contexts[{n}]", passage) for n, passage in passages]
+            passages, names = as_passages(text)
+            cleaned = [clean(f"contexts[{n}]", each) for n, each in enumerate(passages)]
+            record[name] = [
+                {"text": text} | {k: v for k, v in own._asdict().items() if v} if any(own) else text
+                for text, own in itertools.zip_longest(cleaned, names, fillvalue=ContextName())
+            ]
     encoded = to_json_text(record).encode()
     if len(encoded) + _FRAME_BYTES > most_bytes:
         raise ExampleError(
@@ -115,6 +121,9 @@ def _slot(example: Given, most_bytes: int) -> Slot:
         message = "a request cannot hold own sentences; omit them, or use trivet.Evaluator"
         return FailedEvaluation(example.id, "own_sentences", message)
     texts = {name: getattr(example, name) for name in ("question", "contexts", "response")}
+    if example.context_names:
+        pairs = zip(example.contexts, example.context_names, strict=False)
+        texts["contexts"] = [{"text": text, **name._asdict()} for text, name in pairs]
     try:
         return encode(texts, example.id, most_bytes)
     except ExampleError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trivet.data.logs.context_values import plain, read_contexts
+from trivet.data.logs.context_values import names_or_none, plain, read_contexts
 from trivet.data.logs.rows import RowReader
 from trivet.errors import ExampleError
 from trivet.integrations.judge import Judge, Result, judge_many
@@ -48,4 +48,6 @@ def example(question: Any, contexts: Any, response: Any) -> RagExample:
             raise ExampleError(
                 f"{name} is a value of type {type(value).__name__}, not a string", code="bad_field"
             )
-    return RagExample(question or "", read_contexts(plain(contexts))[0], response or "")
+    passages, names = read_contexts(plain(contexts))
+    named = names_or_none(names)
+    return RagExample(question or "", passages, response or "", context_names=named)

@@ -131,7 +131,8 @@ def _contexts(contexts: Iterable[str], verdict: Evaluation) -> Table:
     table = Table("contexts", "relevance", "utilization", "text", box=None, padding=(0, 2, 0, 0))
     for index, (text, context) in enumerate(zip(contexts, verdict.contexts, strict=True)):
         shares = (number(context.relevance), number(context.utilization))
-        table.add_row(f"[{index}]", *shares, shortened(text))
+        name = " ".join((f"[{index}]", *filter(None, (context.id, context.title))))
+        table.add_row(shortened(name), *shares, shortened(text))
     return table
 
 

@@ -48,8 +48,8 @@ class Reading:
         ]
 
     def read(self, record: SourceRow) -> list[LogRow]:
-        """Return the rows inside of a record, mapped."""
-        return [self.columns.read(row) for row in self.rows(record)]
+        """Return the rows inside of a record, mapped; of a conversation, each judged answer."""
+        return [each for row in self.rows(record) for each in self.columns.read_turns(row)]
 
 
 def read_rows(rows: Iterable[SourceRow], columns: Columns) -> Iterator[LogRow]:

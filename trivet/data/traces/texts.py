@@ -60,7 +60,7 @@ def document(item: Any) -> Document:
     if not isinstance(item, Mapping):
         return Document(None)
     texts = (item.get(name) for name in _TEXTS)
-    names = (name_or_none(item.get(name)) for name in CONTEXT_ID_NAMES)
+    names = (name_or_none(item.get(name)) for name in (*CONTEXT_ID_NAMES, "title"))
     text = next((text for text in texts if isinstance(text, str)), None)
     return Document(text, next((name for name in names if name is not None), None))
 

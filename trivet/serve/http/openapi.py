@@ -131,7 +131,7 @@ def _add_limits(parts: Mapping[str, dict[str, Any]], settings: ServerSettings) -
     )
     limits["contexts"] = "maxItems", settings.max_contexts
     limits["examples"] = "maxItems", settings.max_examples
-    evaluated = ("EvaluateOne", "EvaluateMany", "ExampleBody")
+    evaluated = ("EvaluateOne", "EvaluateMany", "EvaluateMessages", "ExampleBody")
     others = ("RelevanceBody", "StreamBody", "LettuceDetectBody")
     for name in (*evaluated, *others, "ClassifyBody", "ClassifyParameters"):
         for field, about in parts[name]["properties"].items():

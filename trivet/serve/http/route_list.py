@@ -87,13 +87,14 @@ ROUTES: tuple[RouteFacts, ...] = (
     RouteFacts(
         "POST",
         "/v1/evaluate",
-        "Evaluate one example or several.",
+        "Evaluate one example or several, or a conversation.",
         response_models.Verdict | response_models.ManyAnswer,
         EvaluateBody,
         (("one", EXAMPLES["evaluate_one"]), ("many", EXAMPLES["evaluate_many"])),
         (("one", EXAMPLES["verdict"]), ("many", EXAMPLES["many"])),
         "Offsets count Unicode code points. In a request with several examples, a failed one has "
-        "an error in its place, and the status is 200; a single failed example is refused.",
+        "an error in its place, and the status is 200; a single failed example is refused. Of a "
+        "conversation, the last answer is evaluated as one, with turns=all each as several.",
     ),
     RouteFacts(
         "POST",
