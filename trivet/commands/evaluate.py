@@ -31,7 +31,11 @@ from trivet.data.logs.shapes import described
 from trivet.data.traces.spans import TraceFormat
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trivet.batch.settings import RunSettings
     from trivet.batch.tally import Tally
+    from trivet.evaluation.evaluator import Evaluator
 
 _PAIR = re.compile(r"(question|contexts|response|id|context_ids)=")
 
@@ -91,6 +95,10 @@ def evaluate(
             "--formats", callback=_list_shapes, is_eager=True, help="List the shapes of rows."
         ),
     ] = False,
+    turns: Annotated[
+        Literal["last", "all"],
+        typer.Option(help="Answers of chat messages that are judged, one verdict for each."),
+    ] = "last",
     encoding: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Encoding of FILE; default: as it looks."),
@@ -145,6 +153,12 @@ def evaluate(
         typer.Option(help="File of the traces' scores to write, in the form their tool imports."),
     ] = None,
     report: Annotated[Path | None, typer.Option(help="HTML report to write; needs --out.")] = None,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch", help="Go on with the lines that are added to FILE, until interrupted."
+        ),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")] = False,
     question: Annotated[str | None, typer.Option(help="Question of a single answer.")] = None,
     context: Annotated[
@@ -186,6 +200,11 @@ def evaluate(
         raise typer.BadParameter(f"--out {out} would overwrite --baseline")
     if scores is not None:
         _check_scores(scores, format, file, out)
+    if watch and (file is None or any((out, baseline, scores, shard, strict, encoding))):
+        raise typer.BadParameter(
+            "--watch is for a FILE and writes to stdout: leave out --out, --baseline, --scores, "
+            "--shard, --strict and --encoding"
+        )
     if metadata and no_metadata:
         raise typer.BadParameter("give --metadata COLUMN or --no-metadata")
     from trivet.evaluation.evaluator import Evaluator
@@ -234,11 +253,14 @@ def evaluate(
         bad_unicode=bad_unicode,
         fields=None if fields is None else tuple(name.strip() for name in fields.split(",")),
         metadata=() if no_metadata else None if metadata is None else tuple(metadata),
+        turns=turns,
         texts=texts,
         shard=Shard() if shard is None else parse_shard(shard),
     )
     if out is not None:
         check_format(out)  # before a bundle is loaded
+    if watch:
+        raise _watch(Path(file), load, settings, quiet, limits)
     log = open_log(file, format, encoding)
     if report is not None and out is not None:
         from trivet.report.write_report import check_page
@@ -274,6 +296,34 @@ def evaluate(
     if is_worse:
         raise end("faithfulness is worse than that of --baseline", UNDER)
     _check_result(tally, limits)
+
+
+def _watch(
+    path: Path,
+    load: Callable[[], Evaluator],
+    settings: RunSettings,
+    quiet: bool,
+    limits: dict[str, float],
+) -> typer.Exit:
+    """Evaluate a file that grows until an interrupt; return the end of the command."""
+    from trivet.batch.tally import Tally
+    from trivet.batch.watch import check_watched, watch
+
+    with run_exits(), say_how_files_are_read(quiet):
+        check_watched(path)
+        evaluator = load()
+        tally = Tally()
+
+        def keep(found: Tally, rows: int) -> None:
+            nonlocal tally
+            tally = found
+
+        with contextlib.suppress(KeyboardInterrupt):
+            tally = watch(evaluator, path, settings, sys.stdout.buffer, keep)
+    if not quiet:
+        print("\n".join(tally.lines()), file=sys.stderr)
+    _check_result(tally, limits)
+    return typer.Exit()
 
 
 def _compare(baseline: Path | None, verdicts: Path | None) -> bool:
