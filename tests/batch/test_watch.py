@@ -54,8 +54,28 @@ def test_rows_are_evaluated_as_they_are_written(toy: Evaluator, tmp_path: Path) 
     assert [each["id"] for each in found] == ["a", None, "b", "c", "d"]
     assert [each["row"] for each in found] == [1, 2, 3, 4, 5]
     assert found[1]["error"]["line"] == 2
-    assert found[0]["faithfulness"] == found[4]["faithfulness"]
+    assert all(each["faithfulness"] is not None for each in (found[0], *found[2:]))
     assert (tally.failed, seen[-1]) == (1, 5)
+
+
+def test_the_first_record_shows_the_shape_of_all(toy: Evaluator, tmp_path: Path) -> None:
+    path, sink = tmp_path / "log.jsonl", io.BytesIO()
+    said = [("user", "When?"), ("tool", "It was in 1817."), ("assistant", "In 1817.")]
+    talk = {"messages": [{"role": role, "content": content} for role, content in said]}
+    path.write_text(f"no JSON\n{json.dumps(talk)}\n", encoding="utf-8")
+    written: list[int] = []
+
+    def stopped() -> bool:  # only once both lines are answered: nothing waits for more of them
+        return bool(written) and written[-1] == 2
+
+    watch(
+        *(toy, path, RunSettings(), sink, lambda tally, rows: written.append(rows)),
+        stopped=stopped,
+        pause_seconds=0.01,
+    )
+    failed, verdict = map(json.loads, sink.getvalue().splitlines())
+    assert failed["error"]["code"] == "malformed_line"
+    assert verdict["context_ids"] == ["tool"]
 
 
 def test_rows_of_another_kind_end_it(toy: Evaluator, tmp_path: Path) -> None:

@@ -58,7 +58,8 @@ def watch(
 
     def read() -> None:
         try:
-            for row in read_rows(_rows(path, ends, pause_seconds), settings.columns()):
+            rows = _rows(path, ends, pause_seconds)
+            for row in read_rows(rows, settings.columns(), at_once=True):
                 _put(waiting, row, ended)
             _put(waiting, None, ended)
         except BaseException as error:  # belongs to the thread that evaluates
