@@ -19,8 +19,7 @@ import numpy as np
 
 from benchmarks.report import Table
 from benchmarks.shapes import Shape
-from trivet.backends.backend import Backend, workers_of
-from trivet.backends.graph_choice import Precision
+from trivet.backends.backend import Backend, Precision, workers_of
 from trivet.backends.loading import load_backend, load_tokenizer
 from trivet.bundle.bundle import WEIGHTS_NAME, Bundle, read_bundle
 from trivet.data.tokenization import SegmentTokenizer

@@ -1,7 +1,7 @@
 """A GPU: DeBERTa-v3-large's shape in the torch backend, or every backend on a bundle.
 
 python -m benchmarks.gpu [--device cuda] [--lengths 256 512 1024] [--windows 1 4 16]
-python -m benchmarks.gpu --bundle DIR|embedded [--backends torch onnx onnx-tensorrt tensorrt]
+python -m benchmarks.gpu --bundle DIR|embedded [--backends torch onnx tensorrt]
 
 Without ``--bundle`` weights are random, and only calls of the backend are timed, copies included. A
 request consists of equal calls of full windows. Speeds are compared with large matmuls in the same
@@ -25,8 +25,7 @@ from benchmarks.inputs import build_example, full_windows
 from benchmarks.report import Table, milliseconds, parser, publish, skipped
 from benchmarks.shapes import SHAPES, Shape, windows_of
 from benchmarks.timing import Contender, Run, in_a_process, race, timed
-from trivet.backends.backend import Backend
-from trivet.backends.graph_choice import Precision
+from trivet.backends.backend import Backend, Precision
 from trivet.backends.loading import BackendName, load_tokenizer
 from trivet.data.windows import Windows
 from trivet.records import RagExample
@@ -42,7 +41,7 @@ KINDS: dict[str, tuple[Form, bool]] = {
     "fused": ("fused", False),
     "fused compiled": ("fused", True),
 }
-BACKENDS: tuple[BackendName, ...] = ("torch", "onnx", "onnx-tensorrt", "tensorrt")
+BACKENDS: tuple[BackendName, ...] = ("torch", "onnx", "tensorrt")
 MATMUL = (8192, 1024, 4096)  # rows, inner, columns
 _MATMULS = 300  # in one run, so that launch times do not matter
 

@@ -25,8 +25,8 @@ import onnxruntime
 from benchmarks.backends import tokenizer_of
 from benchmarks.inputs import full_windows
 from benchmarks.report import Table, parser, publish, spread
-from trivet.backends.graph_choice import choose_graph
-from trivet.backends.int8_sums import keep_int8_sums_exact
+from trivet.backends.backend import choose_graph
+from trivet.backends.onnx_runtime import keep_int8_sums_exact
 from trivet.bundle.bundle import read_bundle
 from trivet.errors import BackendError
 

@@ -5,9 +5,11 @@ python -m benchmarks.streaming [--backend openvino] [--tokens 1000 4000 16000]
 python -m benchmarks.streaming --data ragtruth:data/ragtruth [--limit 160]
 
 The first form feeds an answer word by word against made-up contexts and times the calls that judge
-a sentence. The second one needs rows whose unsupported spans are known. A halt is a sentence that
-is judged unsupported; a false one is in an answer that has no unsupported span. ``same ends`` is
-the share of sentences that the splitter finds again in the whole answer.
+a sentence. The second one needs rows whose unsupported spans are known. A halt is a sentence with
+a claim that is judged unsupported; a false one is in an answer that has no unsupported span. At the
+model's own threshold a stream halts as ``guard`` does: at that of single sentences, and never at an
+abstention. ``same ends`` is the share of sentences that the splitter finds again in the whole
+answer.
 """
 
 from __future__ import annotations
@@ -25,7 +27,6 @@ import numpy as np
 from trivet.data.labelled.sources import choose_rows, load_source
 from trivet.evaluation.correction import CorrectionMode
 from trivet.evaluation.evaluator import Evaluator
-from trivet.evaluation.job import EvaluationJob
 from trivet.evaluation.postprocessing import to_evaluation
 from trivet.evaluation.sentence_reader import PendingSentence, SentenceReader, StreamWindows
 from trivet.measures.intervals import BoolArray, FloatArray, auroc
@@ -124,17 +125,17 @@ def measure_quality(evaluator: Evaluator, rows: Sequence[LabelledExample]) -> No
         Judged(n, s.start, s.end, s.support, s.supported, is_wrong(row, s.start, s.end))
         for n, (row, verdict) in enumerate(zip(rows, verdicts, strict=True))
         for s in verdict.sentences
-        if s.support is not None and s.supported is not None
+        if s.support is not None and s.supported is not None and not s.abstains
     ]
     read = {"whole answer": whole} | {mode: stream(evaluator, rows, mode) for mode in MODES}
     thresholds = evaluator.bundle.info.thresholds
     assert thresholds is not None, "the bundle has no support head"
-    threshold = thresholds.sentence
+    own = dict.fromkeys(read, thresholds.single) | {"whole answer": thresholds.sentence}
     ends = {each[:3]: each.supported for each in whole}
     print(f"{len(rows)} answers, {wrong.sum()} with unsupported spans, {len(whole)} sentences\n")
     print("| read | same ends | other verdict | AUROC of sentences | of answers |", end="")
     print("".join(f" false halts at recall {recall} (threshold) |" for recall in RECALLS), end="")
-    print(f" recall, false halts at {threshold:.2f} |\n|{'---|' * (6 + len(RECALLS))}")
+    print(f" recall, false halts at the model's |\n|{'---|' * (6 + len(RECALLS))}")
     for name, found in read.items():
         known = [each for each in found if each[:3] in ends]
         other = np.mean([each.supported != ends[each[:3]] for each in known])
@@ -149,10 +150,11 @@ def measure_quality(evaluator: Evaluator, rows: Sequence[LabelledExample]) -> No
             cells.append(f"{np.mean(weakest[~wrong] <= limit):.3f} ({limit:.2f})")
         halted = np.zeros(len(rows), dtype=np.bool_)
         halted[[each.row for each in found if not each.supported]] = True
-        cells.append(f"{halted[wrong].mean():.3f}, {halted[~wrong].mean():.3f}")
+        shares = f"{halted[wrong].mean():.3f}, {halted[~wrong].mean():.3f}"
+        cells.append(f"{shares} ({own[name]:.2f})")
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
     one, two = ({e[:3]: e.supported for e in read[mode]} for mode in MODES)
-    differ = np.mean([one[place] != two[place] for place in one])
+    differ = np.mean([one[place] != two[place] for place in one.keys() & two.keys()])
     print(f"\nverdicts that differ between {' and '.join(MODES)}: {differ:.3f}\n")
     for mode in ("drop", "quote"):
         report_correction(evaluator, rows, verdicts, mode)
@@ -184,7 +186,7 @@ def report_correction(
         for s in verdict.sentences
     ]
     before = np.mean([not wrong for _, wrong in sentences])
-    left = np.mean([not wrong for supported, wrong in sentences if supported])
+    left = np.mean([not wrong for supported, wrong in sentences if supported is not False])
     shares = [
         np.mean([v.supported_share for v in each if v.supported_share is not None])
         for each in (verdicts, after)
@@ -210,7 +212,7 @@ def stream(
     for (number, each), verdict in zip(pending, verdicts, strict=True):
         event = each.event(verdict)
         wrong = is_wrong(rows[number], event.start, event.end)
-        if event.support is not None and event.supported is not None:
+        if event.support is not None and event.supported is not None and not event.abstains:
             judged = event.start, event.end, event.support, event.supported
             found.append(Judged(number, *judged, wrong))
     return found
@@ -220,9 +222,7 @@ def run(evaluator: Evaluator, examples: Sequence[Any]) -> list[Evaluation]:
     """Return the verdict on each example; raise the error of one that has none."""
     found: list[Evaluation] = []
     for start in range(0, len(examples), BLOCK):
-        for each in EvaluationJob(evaluator, examples[start : start + BLOCK]).outcomes(
-            to_evaluation
-        ):
+        for each in evaluator.begin(examples[start : start + BLOCK]).outcomes(to_evaluation):
             if not isinstance(each, Evaluation):
                 raise each
             found.append(each)

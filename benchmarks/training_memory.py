@@ -25,8 +25,7 @@ from transformers import AutoConfig
 from benchmarks.report import Table
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk, checkpoint_layers
-from trivet.training.freed_memory import keep_freed_memory
-from trivet.training.memory import GIB, GPUS, MemoryEstimate, estimate_memory
+from trivet.training.memory import GIB, GPUS, MemoryEstimate, estimate_memory, keep_freed_memory
 
 _DEBERTA = {
     "model_type": "deberta-v2",

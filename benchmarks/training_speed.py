@@ -28,7 +28,7 @@ from trivet.data.labelled.sources import load_source
 from trivet.data.windows import WindowSettings
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import compile_layers
-from trivet.training.freed_memory import keep_freed_memory
+from trivet.training.memory import keep_freed_memory
 
 _WINDOWS, _LENGTH = 4, 512
 

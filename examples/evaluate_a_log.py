@@ -3,7 +3,17 @@
     python examples/evaluate_a_log.py [LOG.jsonl]
 
 Each line of the log is an object with ``question``, ``contexts`` and ``response``. Failed rows are
-listed last, with the reason.
+listed last, with the reason. Of the log beside it, this prints:
+
+    id                       faithfulness  relevance  unsupported
+    apple-invented                    0.0        0.0  Water a young apple tree twice a week [...]
+    pump-wrong-valve                  0.1        0.1  Close the suction valve, then wait ten [...]
+    contract-extra-fee                0.3        0.3  It may be cancelled with a notice of [...]
+    library-extra-fact                0.4        0.5  Pensioners pay half.
+    pump-good                         0.8        0.2
+    library-good                      0.8        0.4
+    apple-not-there                   1.0        0.5
+    release-before-answer            none        0.1
 """
 
 from __future__ import annotations
@@ -12,6 +22,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import shorten
 
 import trivet
 from trivet.records import FailedEvaluation
@@ -43,9 +54,9 @@ def main(path: Path = LOG) -> None:
     print(f"{'id':24}{'faithfulness':>13}{'relevance':>11}  unsupported")
     for verdict in verdicts:
         scores = [verdict.faithfulness, verdict.relevance]
-        shown = ["none" if score is None else f"{score:.3f}" for score in scores]
-        spans = "; ".join(repr(span.text) for span in verdict.unsupported)
-        print(f"{verdict.id:24}{shown[0]:>13}{shown[1]:>11}  {spans}")
+        shown = ["none" if score is None else f"{score:.1f}" for score in scores]
+        wrong = " ".join(each.text for each in verdict.sentences if each.supported is False)
+        print(f"{verdict.id:24}{shown[0]:>13}{shown[1]:>11}  {shorten(wrong, 45)}".rstrip())
     for failure in failed:
         print(f"{failure.id:24}{failure.code:>13}  {failure.message}")
 

@@ -1,6 +1,21 @@
 """Evaluate one answer and underline the characters that no passage supports.
 
-python examples/one_answer.py
+    python examples/one_answer.py
+
+This prints:
+
+    faithfulness    0.3
+    supported_share 0.5
+    relevance       0.3
+    utilization     0.2
+    completeness    0.8
+
+    The crossing takes eighteen minutes. Tickets are sold on board for nine euros.
+                                         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ ^^^^^^^^^^
+
+    [1] relevance 0.6
+    [2] relevance 0.1
+    [3] relevance 0.1
 """
 
 from __future__ import annotations
@@ -13,14 +28,14 @@ CONTEXTS = [
     "Foot passengers may take a bicycle on board free of charge. Dogs must be kept on a lead.",
     "The lighthouse on the north pier was painted red in 1931.",
 ]
-RESPONSE = "The crossing takes eighteen minutes. A bicycle costs four euros extra."
+RESPONSE = "The crossing takes eighteen minutes. Tickets are sold on board for nine euros."
 
 
 def main() -> None:
     """Evaluate, then print the scores and the response with its unsupported parts underlined."""
     verdict = trivet.evaluate(question=QUESTION, contexts=CONTEXTS, response=RESPONSE)
     for name in ("faithfulness", "supported_share", "relevance", "utilization", "completeness"):
-        print(f"{name:16}{getattr(verdict, name):.3f}")
+        print(f"{name:16}{getattr(verdict, name):.1f}")
     print()
     print(RESPONSE)
     marks = [" "] * len(RESPONSE)
@@ -28,9 +43,9 @@ def main() -> None:
         marks[span.start : span.end] = "^" * (span.end - span.start)
     print("".join(marks).rstrip() or "(nothing unsupported was found)")
     print()
-    for number, context in enumerate(verdict.contexts):
-        relevance = "none" if context.relevance is None else f"{context.relevance:.3f}"
-        print(f"context {number}: relevance {relevance}")
+    for number, context in enumerate(verdict.contexts, start=1):
+        relevance = "none" if context.relevance is None else f"{context.relevance:.1f}"
+        print(f"[{number}] relevance {relevance}")
 
 
 if __name__ == "__main__":

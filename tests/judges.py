@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 import torch
 
-from trivet.backends.backend import Backend
-from trivet.backends.graph_choice import LoadedBackend
+from trivet.backends.backend import Backend, LoadedBackend
+from trivet.bundle.backend_info import Method, OpenVinoCandidate, OpenVinoInfo
 from trivet.bundle.bundle import write_bundle
-from trivet.bundle.openvino_info import Method, OpenVinoCandidate, OpenVinoInfo
 from trivet.bundle.schema import BundleInfo, GraphInfo, SpecialTokenIds, Thresholds
 from trivet.bundle.schema import outputs_of as outputs_with
 from trivet.data.tokenization import SegmentTokenizer

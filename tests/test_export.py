@@ -14,9 +14,9 @@ import torch
 from onnx import TensorProto, numpy_helper
 
 from tests.graphs import VOCAB, WINDOW, graph_of, model_of, shared_graphs, write_tiny
-from trivet.backends.example_windows import Sizes, make_windows
+from trivet.backends.loading import find_graphs
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
-from trivet.backends.tensorrt_loading import find_graphs
+from trivet.backends.profiles import Sizes, make_windows
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.schema import INPUTS, OUTPUTS
 from trivet.bundle.self_test import read_self_test

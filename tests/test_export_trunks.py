@@ -12,17 +12,17 @@ import torch
 import transformers
 
 from tests.graphs import write_tiny
-from trivet.backends.example_windows import Sizes, make_windows
 from trivet.backends.loading import load_backend
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.backends.profiles import Sizes, make_windows
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.schema import CalibrationInfo, PlattInfo, WindowInfo
 from trivet.export import export_onnx
 from trivet.exporting.parity import FP32_TOLERANCE
 from trivet.model.architecture import DEFAULT_HEADS, Granularity, TrunkKind
+from trivet.model.multi_trunk import make_trunk
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk
-from trivet.model.trunk_kinds import make_trunk
 
 # Two layers an encoder, four integer matmuls a layer: projections, output, widen, narrow.
 OVERLAP: dict[str, float] = {"support": 0.5, "relevance": 1.5, "utilization": -2.5}

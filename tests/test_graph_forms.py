@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.graphs import LAYERS, OPSETS, VOCAB, WINDOW, graph_of, model_of
-from trivet.backends.example_windows import Sizes, make_windows
+from trivet.backends.profiles import Sizes, make_windows
 from trivet.exporting.parity import FP32_TOLERANCE, grid
 from trivet.model.inference.layer import Form
 from trivet.model.rag_model import as_tensors

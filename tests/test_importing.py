@@ -21,6 +21,7 @@ from trivet.bundle.bundle import read_bundle
 from trivet.bundle.weights import load_rag_model
 from trivet.errors import BundleError, WindowError
 from trivet.evaluation.evaluator import Evaluator
+from trivet.export import export_onnx
 from trivet.importing import import_lettucedetect
 from trivet.peers.lettucedetect import prompt_of
 from trivet.records import RagExample
@@ -198,6 +199,35 @@ def test_labels_are_mapped_by_name(tmp_path: Path) -> None:
     assert read_bundle(tmp_path / "bundle").info == info
     card = (tmp_path / "bundle" / "README.md").read_text()
     assert "Relevance, utilization and completeness are null" in card
+    assert "They have a prompt of their own" in card
+
+
+def test_an_answer_is_judged_while_it_is_written(evaluator: Evaluator) -> None:
+    example = EXAMPLES["many"]
+    for windows in ("evidence", "all"):
+        stream = evaluator.stream(example.question, example.contexts, windows=windows)
+        (event,) = [*stream.feed(example.response), *stream.flush()]
+        assert event.text == example.response
+        whole = evaluator.evaluate(example.question, example.contexts, example.response)
+        assert stream.close() == whole
+        if windows == "all":
+            assert event.support == pytest.approx(whole.sentences[0].support, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_the_graphs_are_those_of_the_weights(tmp_path: Path) -> None:
+    example = EXAMPLES["many"]
+    checkpoint = save_checkpoint(tmp_path / "checkpoint", "modernbert")
+    import_lettucedetect(str(checkpoint), tmp_path / "bundle")
+    export_onnx(tmp_path / "bundle", threads=1)
+    evaluator = Evaluator(tmp_path / "bundle", backend="onnx", precision="fp32", threads=1)
+    asked = (example.question, example.contexts, example.response)
+    tokens = evaluator.evaluate_tokens(*asked)
+    expected = published(checkpoint, example)
+    np.testing.assert_allclose([1 - token.support for token in tokens], expected, atol=1e-5)
+    int8 = Evaluator(tmp_path / "bundle", threads=1)
+    assert int8.precision == "int8"
+    assert int8.evaluate(*asked).faithfulness == pytest.approx(1 - expected.max(), abs=0.05)
 
 
 def without_norm(folder: Path) -> None:

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 import trivet
 from tests.judges import outputs_of
 from trivet.__main__ import app, main
-from trivet.backends.graph_choice import LoadedBackend
+from trivet.backends.backend import LoadedBackend
 from trivet.bundle.bundle import TEXTS_NAME, add_files, write_bundle
 from trivet.bundle.schema import BundleInfo, GraphInfo, Thresholds
 from trivet.commands.test import render_figures
@@ -123,9 +123,9 @@ def test_refused_values_are_in_plain_words(call: Call, tmp_path: Path) -> None:
     cases: list[tuple[tuple[object, ...], str]] = [
         (
             ("evaluate", log, "--threshold", "70"),
-            "70 is not a number from 0 to 1; for 70 % write 0.70",
+            "70 is not in [0, 1]; write 0.70 for 70 %",
         ),
-        (("evaluate", log, "--threshold", "-1"), "-1 is not a number from 0 to 1"),
+        (("evaluate", log, "--threshold", "-1"), "-1 is not in [0, 1]"),
         (("evaluate", log, "--threads", "0"), "'--threads': must be at least 1"),
         (("evaluate", log, "--threads", "x"), "'--threads': must be a whole number"),
         (("evaluate", log, "--backend", "cuda"), "'--backend': 'cuda' is not one of"),
@@ -161,9 +161,9 @@ def test_one_answer_is_printed_or_written_as_json(call: Call, bundle: Path, tmp_
     words = ["evaluate", *texts, "--response", "The mill is of wood.", "--bundle", bundle]
     code, out, _ = call(*words)
     assert code == 0
-    for shown in ("The mill is of [wood].", "characters 15 to 19, probability 0.75"):
+    for shown in ("The mill is of [wood].", "marked text: no context supports it"):
         assert shown in out
-    assert "faithfulness     0.250  not adherent" in out
+    assert "faithfulness     0.250  unsupported" in out
     file = tmp_path / "one.json"
     assert call(*words, "--out", file)[0] == 0
     assert json.loads(file.read_bytes())["unsupported"][0]["text"] == "wood"
@@ -361,6 +361,23 @@ def test_export_passes_its_options(call: Call, monkeypatch: pytest.MonkeyPatch) 
         form="attention",
         threads=None,
     )
+
+
+def test_import_passes_its_options(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Mock(**{"export_onnx.return_value.worst": {"model.onnx": 1.5e-6}})
+    monkeypatch.setitem(sys.modules, "trivet.export", fake)
+    monkeypatch.setitem(sys.modules, "trivet.importing", fake)
+    words = ["org/name@v1", "--out", "lettuce", "--size", "2048", "--licence", "MIT"]
+    code, out, _ = call("import", "lettucedetect", *words, "--no-export")
+    assert (code, out) == (0, "lettuce\n")
+    typed = f"trivet {' '.join(sys.argv[1:])}"
+    fake.import_lettucedetect.assert_called_once_with(
+        "org/name@v1", Path("lettuce"), size=2048, licence="MIT", command=typed
+    )
+    fake.export_onnx.assert_not_called()
+    code, out, _ = call("import", "lettucedetect", *words)
+    assert out.splitlines()[-1] == "lettuce"
+    fake.export_onnx.assert_called_once()
 
 
 def test_a_missing_library_is_named(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

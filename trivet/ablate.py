@@ -52,8 +52,7 @@ def ablate(
 
     Raises:
         ConfigError: Runs were begun with another configuration (the message names all), test rows
-            have groups that a run is trained on, or are not trained on though they are said to be,
-            or a run needs more GPUs than are visible.
+            have groups that a run is trained on, or a run needs more GPUs than are visible.
         DataError: A source cannot be read.
     """
     left = _unfinished(grid, replace_changed)
@@ -61,7 +60,7 @@ def ablate(
     if not left:
         return []
     rows = load_rows(grid.test)
-    _check_what_is_taught(left, grid.test, rows)
+    _check_held_out(left, rows)
     if (jobs > 1 and len(left) > 1) or any(run.config.run.devices > 1 for run in left):
         return list(_in_processes(grid, left, jobs, command))
     return list(_one_by_one(grid, left, rows, command))
@@ -87,14 +86,9 @@ def _unfinished(grid: Grid, replace_changed: bool) -> list[Run]:
     return left
 
 
-def _check_what_is_taught(runs: Sequence[Run], tests: Sequence[MeasuredRows], rows: Rows) -> None:
-    """Refuse test rows of source documents that a run is trained on in spite of ``data.test``.
-
-    Those of an entry with ``taught`` must all be trained on instead.
-    """
-    held_out = [one for test in tests if not test.taught for one in rows[test.label]]
-    measured = {(one.source, one.group) for one in held_out}
-    taught = {one.example for test in tests if test.taught for one in rows[test.label]}
+def _check_held_out(runs: Sequence[Run], rows: Rows) -> None:
+    """Refuse test rows of source documents that a run is trained on in spite of ``data.test``."""
+    measured = {(one.source, one.group) for own in rows.values() for one in own}
     load = functools.cache(load_source)
     checked: set[str] = set()
     for run in runs:
@@ -108,19 +102,14 @@ def _check_what_is_taught(runs: Sequence[Run], tests: Sequence[MeasuredRows], ro
             raise ConfigError(
                 f"{run.name}: {len(shared)} groups of the test rows are trained on, first "
                 f"{group!r} of {name}; name the test rows in data.test, which leaves their groups "
-                "out of training, or measure on another split, or say taught: true"
-            )
-        if missing := taught - {one.example for one in trained}:
-            raise ConfigError(
-                f"{run.name}: {len(missing)} of {len(taught)} test rows are not trained on, though "
-                "their entry says taught: true; leave that out, or name rows of its data.train"
+                "out of training, or measure on another split"
             )
 
 
 def _one_by_one(grid: Grid, runs: Sequence[Run], rows: Rows, command: str) -> Iterator[Failure]:
     for run in runs:
         try:
-            finish(run, grid.test, rows, grid.keep_checkpoints, command=command)
+            finish(run, grid.test, rows, command=command)
         except Exception as error:  # the other runs continue
             logger.error("%s failed: %s", run.name, error, exc_info=True)
             yield Failure(run, f"{type(error).__name__}: {error}")
@@ -150,7 +139,7 @@ def _in_processes(grid: Grid, runs: Sequence[Run], jobs: int, command: str) -> I
                 run = waiting.pop(0)
                 held[run.name], free = free[:count], free[count:]
                 gpus = held[run.name] if limited else None
-                arguments = (run, grid.test, grid.keep_checkpoints, jobs, command, gpus)
+                arguments = (run, grid.test, jobs, command, gpus)
                 process = context.Process(target=_work, args=arguments, name=run.name)
                 process.start()
                 logger.info("%s: process %d", run.name, process.pid)
@@ -192,7 +181,6 @@ def _end_group(process: SpawnProcess) -> None:
 def _work(
     run: Run,
     tests: tuple[MeasuredRows, ...],
-    keep_checkpoints: bool,
     jobs: int,
     command: str,
     gpus: list[str] | None = None,
@@ -213,7 +201,7 @@ def _work(
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
     try:
-        finish(run, tests, None, keep_checkpoints, jobs, command)
+        finish(run, tests, None, jobs, command)
     except Exception:
         logger.exception("%s failed", run.name)
         sys.exit(1)

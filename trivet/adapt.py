@@ -23,17 +23,20 @@ from datetime import date
 from pathlib import Path
 from typing import cast
 
-from trivet.adaptation.comparison import Change, compare_bundles, is_better
-from trivet.adaptation.document_split import (
+from trivet.adaptation import (
     TEST,
     TRAIN,
     VALIDATION,
+    Change,
+    compare_bundles,
     count_parts,
     count_shared,
+    is_better,
     split_by_document,
 )
 from trivet.bundle.bundle import add_files, read_bundle
-from trivet.calibrate import Choices, calibrate
+from trivet.calibrate import calibrate
+from trivet.calibration.bundle_thresholds import Choices
 from trivet.calibration.measures import PartError
 from trivet.configs.loading import dump_config, load_config
 from trivet.configs.schema import SourceConfig, TrainConfig

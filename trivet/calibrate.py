@@ -8,50 +8,34 @@ the same; an isotonic map is part of the graph.
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import torch
 
 from trivet.backends.device import find_gpu
-from trivet.backends.loading import BackendName
 from trivet.backends.torch import check_gpu
 from trivet.bundle.bundle import (
     TEXTS_NAME,
     TOKENIZER_NAME,
-    add_files,
     check_folder,
     read_bundle,
     write_bundle,
 )
 from trivet.bundle.schema import (
     BundleInfo,
-    CalibrationError,
     CalibrationInfo,
-    KnotsInfo,
-    PlattInfo,
-    SentenceLayerInfo,
 )
 from trivet.bundle.weights import load_rag_model
 from trivet.calibration.answered import choose_answered
+from trivet.calibration.bundle_thresholds import Choices, load_rows
+from trivet.calibration.description import describe
 from trivet.calibration.evidence import choose_sources
-from trivet.calibration.fit import (
-    HeadLogits,
-    KnotMap,
-    Level,
-    LinearMap,
-    Map,
-    Method,
-    Probabilities,
-    Weighing,
-    fit,
-    probabilities,
-)
+from trivet.calibration.fit import KnotMap, LinearMap, Map, fit, probabilities
 from trivet.calibration.head_logits import read_heads, tokens_read
+from trivet.calibration.joining import HeadLogits, Probabilities
 from trivet.calibration.measures import (
     HeadReport,
     cross_fitted,
@@ -59,45 +43,23 @@ from trivet.calibration.measures import (
     head_report,
     parts,
 )
+from trivet.calibration.model_streams import read_model_streams
 from trivet.calibration.sentence_layer import fit_sentence_layer
+from trivet.calibration.streams import choosing
 from trivet.calibration.thresholds import ChosenThresholds, choose_or_keep, dev_scores
 from trivet.data.labelled.datamodule import Item, prepare
-from trivet.data.labelled.sources import load_source
 from trivet.data.tokenization import BoolArray, SegmentTokenizer
 from trivet.errors import BundleError, DataError
-from trivet.evaluation.evaluator import Evaluator
-from trivet.evaluation.preprocessing import PreprocessedExample
+from trivet.evaluation.preprocessing import Preprocessor
 from trivet.heads.token_head import TokenHead
-from trivet.measures.thresholds import DevScores, Rule
-from trivet.model.aggregate import NO_LAYER, Outputs
+from trivet.model.aggregate import NO_LAYER
 from trivet.model.architecture import DEFAULT_HEADS, HEAD_NAMES, HeadName
 from trivet.model.calibration import PiecewiseLinear
 from trivet.model.rag_model import HEADS, RagModel
-from trivet.records import LabelledExample, Labels
 
 logger = logging.getLogger(__name__)
 
-_BLOCK = 64  # examples that are evaluated together
-_AT_THRESHOLDS = ("hallucination_f1", "span_f1")  # scores in the card that depend on thresholds
 _CALL_WINDOWS = 16  # windows per call of the encoder for a bundle that does not record them
-
-
-@dataclass(frozen=True)
-class Choices:
-    """Options of a calibration."""
-
-    method: Method = "platt"  # ``platt`` (scale and shift), ``temperature`` (scale) or ``isotonic``
-    # heads to fit, but evidence; by default all with labels, and the map of evidence
-    heads: tuple[HeadName, ...] = ()
-    level: Level = "sentence"  # unit that support is fitted on: sentences, whole responses, or both
-    weighing: Weighing = "example"  # unit of equal weight in the fit
-    only: tuple[str, ...] = ()  # prefixes of the sources to use; all by default
-    # prefixes of the sources that choose the thresholds; all by default
-    thresholds_from: tuple[str, ...] = ()
-    rule: Rule = field(default_factory=Rule)  # rule that chooses the sentence threshold
-    # whether ``platt`` also weighs the words that a context sentence shares with the question
-    # (relevance) or the response (utilization)
-    lexical_overlap: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,7 +115,7 @@ def calibrate(
     model = load_rag_model(bundle).to(where)
     tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
     settings = bundle.info.window.settings()
-    items = prepare(_load(specs, split, choices.only), tokenizer, settings)
+    items = prepare(load_rows(specs, split, choices.only), tokenizer, settings)
     trained = bundle.info.training.settings
     call_windows = int(trained.get("call_windows") or _CALL_WINDOWS)
     with torch.autocast(where.type, torch.bfloat16, trained.get("precision") == "bf16"):
@@ -177,11 +139,21 @@ def calibrate(
         if "relevance" in maps:
             answered = choose_answered(logits["relevance"], maps["relevance"])
             thresholds = replace(thresholds, answered=answered or thresholds.answered)
-        chosen = choose_or_keep(thresholds, before, after, choices.thresholds_from, choices.rule)
+        streams = read_model_streams(
+            model,
+            maps["support"],
+            choosing((item.labelled for item in items), choices.thresholds_from),
+            Preprocessor(tokenizer, settings),
+            call_windows,
+            bundle.info.faithfulness,
+        )
+        chosen = choose_or_keep(
+            thresholds, before, after, choices.thresholds_from, choices.rule, streams
+        )
 
     for name, found in fitted.items():
         _put(model, name, found)
-    info = _described(bundle.info.calibration, fitted, reports, choices.method, specs, split)
+    info = describe(bundle.info.calibration, fitted, reports, choices.method, specs, split)
     changed: dict[str, Any] = {"calibration": info, "scores": (), "evidence": evidence}
     changed |= {"thresholds": chosen.thresholds}
     changed |= {"graphs": (), "engines": (), "openvino": None}
@@ -194,59 +166,6 @@ def calibrate(
         extra=bundle.contents(TEXTS_NAME),
     )
     return Calibrated(info, reports, chosen)
-
-
-def choose_thresholds(
-    folder: Path,
-    specs: Sequence[str],
-    split: str = "dev",
-    choices: Choices | None = None,
-    out: Path | None = None,
-    *,
-    backend: BackendName | None = None,
-    device: str | None = None,
-) -> ChosenThresholds:
-    """Choose the thresholds of a bundle again by its fastest graph, and change nothing else.
-
-    Figures at the old thresholds are removed. ``out`` must be a new folder; ``backend`` and
-    ``device`` are those of ``Evaluator``, the other arguments and the errors as in ``calibrate``.
-    """
-    choices = choices or Choices()
-    if out is not None and out.exists():
-        raise BundleError(f"{out}: exists; give a new folder for the changed copy")
-    evaluator = Evaluator(folder, backend=backend, device=device)
-    if out is None:
-        evaluator.bundle.check_writable()
-    examples = _load(specs, split, choices.only)
-    scores: list[DevScores] = []
-    for start in range(0, len(examples), _BLOCK):
-        block = examples[start : start + _BLOCK]
-        found = evaluator.begin([one.example for one in block]).outcomes(_read_support)
-        scores += [
-            replace(each, example=one)
-            for one, each in zip(block, found, strict=True)
-            if isinstance(each, DevScores)
-        ]
-    info = evaluator.bundle.info
-    old, rule = info.thresholds, choices.rule
-    if old is None:
-        raise BundleError(f"{folder}: has no support head, which thresholds are for")
-    chosen = choose_or_keep(old, scores, scores, choices.thresholds_from, rule)
-    if out is not None:
-        folder = shutil.copytree(evaluator.bundle.folder, out)
-    if chosen.thresholds != old:
-        kept = tuple(one for one in info.scores if one.measure not in _AT_THRESHOLDS)
-        changed = {"thresholds": chosen.thresholds, "scores": kept}
-        add_files(folder, {}, info.model_copy(update=changed))
-    return chosen
-
-
-def _read_support(one: PreprocessedExample, outputs: Outputs, _: object) -> DevScores:
-    """Return the support of an example's sentences and tokens, without its labels."""
-    unlabelled = LabelledExample(one.example, Labels(), "", "")
-    support = np.asarray(outputs.sentence_support)[0], np.asarray(outputs.support_probs)[0]
-    whole = float(np.asarray(outputs.faithfulness)[0])
-    return DevScores.of(unlabelled, one.tokens, *support, whole)
 
 
 def fold(head: TokenHead, scale: float, shift: float) -> None:
@@ -266,27 +185,6 @@ def _torch_device(device: str | None) -> torch.device:
         return torch.device("cpu")
     check_gpu()
     return torch.device("cuda", gpu)
-
-
-def _load(specs: Sequence[str], split: str, only: Sequence[str]) -> list[LabelledExample]:
-    """Return the rows of all sources; each source weighs the same."""
-    loaded = [load_source(spec, split)[0] for spec in specs]
-    examples = [one for each in loaded for one in each]
-    prefixes = tuple(only) or ("",)
-    kept = [[one for one in each if one.source.startswith(prefixes)] for each in loaded]
-    kept = [each for each in kept if each]
-    whole = sum(map(len, kept))
-    chosen = [
-        replace(one, weight=one.weight * whole / (len(kept) * len(each)))
-        for each in kept
-        for one in each
-    ]
-    if not chosen:
-        raise DataError(
-            f"{', '.join(specs)}: no row in split {split!r} to calibrate on"
-            + (f" from {', '.join(only)}" if only and examples else "")
-        )
-    return chosen
 
 
 def _fit_heads(
@@ -367,45 +265,3 @@ def _put(model: RagModel, name: str, found: Map) -> None:
             model.lexical_overlap[name] = weight
     if name == "support":
         model.sentence_layer = found.layer
-
-
-def _described(
-    old: CalibrationInfo,
-    fitted: Mapping[HeadName, Map],
-    reports: Sequence[HeadReport],
-    method: Method,
-    specs: Sequence[str],
-    split: str,
-) -> CalibrationInfo:
-    """Return the bundle's record: this calibration combined with earlier ones."""
-    heads, knots = dict(old.heads), dict(old.knots)
-    for name, found in fitted.items():
-        knots.pop(name, None)
-        if isinstance(found, KnotMap):
-            knots[name] = KnotsInfo(x=found.x, y=found.y)
-            continue
-        one = heads.get(name, PlattInfo(scale=1.0, shift=0.0))
-        heads[name] = PlattInfo(
-            scale=found.scale * one.scale,
-            shift=found.scale * one.shift + found.shift,
-            lexical_overlap=found.scale * one.lexical_overlap + found.lexical_overlap,
-        )
-    errors = dict(old.errors)
-    for report in reports:
-        if report.name in fitted:
-            part = report.errors[0]
-            error = CalibrationError(before=part.before, after=part.after, n=part.n)
-            errors[cast(HeadName, report.name)] = error
-    layer = old.sentences
-    if "support" in fitted:
-        found = fitted["support"]
-        layer = SentenceLayerInfo.of(found.layer) if found.layer.weights else None
-    return CalibrationInfo(
-        method=method,
-        heads=heads,
-        knots=knots,
-        sentences=layer,
-        errors=errors,
-        data=tuple(specs),
-        split=split,
-    )

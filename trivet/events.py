@@ -18,12 +18,15 @@ class SentenceEvent:
         end: One past the last character.
         text: The sentence.
         support: As of ``SentenceVerdict``; ``None`` without a claim.
-        supported: Whether ``support``, or the faithfulness of the text so far, reaches the
-            threshold; ``None`` without a claim.
+        supported: Whether ``support`` reaches ``threshold``, whatever the sentences before it
+            reach; ``None`` without a claim.
         unsupported: Spans in it that no context supports, by characters of the text so far.
         source: Its best source by the evidence head, else the context sentence that shares most
             words with it; ``None`` without contexts.
         source_text: Text of ``source``.
+        abstains: Whether it says that there is no answer.
+        threshold: Threshold of single sentences, of the bundle or the call; ``None`` from a server
+            that does not tell it.
     """
 
     start: int
@@ -34,6 +37,8 @@ class SentenceEvent:
     unsupported: tuple[UnsupportedSpan, ...]
     source: ContextSpan | None
     source_text: str | None
+    abstains: bool = False
+    threshold: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the event as plain dictionaries, lists, numbers and strings."""

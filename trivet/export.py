@@ -24,8 +24,8 @@ import onnx
 import onnxruntime
 import torch
 
-from trivet.backends.example_windows import Sizes, make_windows
-from trivet.backends.int8_sums import keep_int8_sums_exact
+from trivet.backends.onnx_runtime import keep_int8_sums_exact
+from trivet.backends.profiles import Sizes, make_windows
 from trivet.bundle.bundle import (
     ATTENTION_NAME,
     BF16_NAME,

@@ -14,6 +14,7 @@ from trivet.data.labelled.augmentation.augment import Augmentation
 from trivet.data.labelled.datamodule import RagData
 from trivet.train import configured_model, configured_teacher
 from trivet.training.lightning_module import RagTraining
+from trivet.training.trained_bundle import keep_own_heads
 from trivet.training.training_rows import prepared_rows, row_preparation
 
 
@@ -26,6 +27,7 @@ class CliTraining(RagTraining):
     """
 
     def __init__(self, config: TrainConfig) -> None:
+        config = keep_own_heads(config)
         model, tokenizer = configured_model(config)
         teacher = configured_teacher(config, model, tokenizer)
         super().__init__(model, config.loss, config.optim, config.run.seed, teacher=teacher)

@@ -29,7 +29,6 @@ from trivet.data.labelled.sources import check_source
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import ConfigError, DataError
 from trivet.model.architecture import HEAD_NAMES
-from trivet.model.fused_deberta import check_fusable, fuse_deberta_attention
 from trivet.model.multi_trunk import step_compute
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import checkpoint_layers, compile_layers
@@ -41,14 +40,23 @@ from trivet.training.checkpoints import (
     newest_whole,
     refuse_another_architecture,
 )
-from trivet.training.dev_choices import choose_on_dev, threshold_rows
-from trivet.training.freed_memory import keep_freed_memory
-from trivet.training.initialization import initial_model
+from trivet.training.initialization import initial_model, window_layout
 from trivet.training.lightning_module import RagTraining, trained_heads
-from trivet.training.memory import describe_memory, estimate_step, refuse_too_large
+from trivet.training.memory import (
+    describe_memory,
+    estimate_step,
+    keep_freed_memory,
+    refuse_too_large,
+)
 from trivet.training.progress import BarProgress, make_loggers, progress_callback
 from trivet.training.teacher import Teacher, load_teacher
-from trivet.training.trained_bundle import provenance, training_texts, write_trained
+from trivet.training.trained_bundle import (
+    choose_on_dev,
+    provenance,
+    threshold_rows,
+    training_texts,
+    write_trained,
+)
 from trivet.training.training_rows import prepared_rows, row_preparation
 
 logger = logging.getLogger(__name__)
@@ -77,6 +85,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         DataError: A source cannot be read.
         DivergedError: A loss is NaN or infinite; ``diverged.json`` in the folder names the batch.
     """
+    config = trained_bundle.keep_own_heads(config)
     keep_freed_memory()
     lightning.seed_everything(config.run.seed, workers=True)
     folder = Path(config.run.folder)
@@ -90,9 +99,6 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     _check_sources(config)
     refuse_too_large(config)
     model, tokenizer = configured_model(config)
-    if config.optim.fused_attention:
-        check_fusable(model.trunk, config.window.size, config.run.accelerator)
-        fuse_deberta_attention(model.trunk)
     seed, cosine_steps = config.run.seed, config.run.gradient_cosine_steps
     teacher = configured_teacher(config, model, tokenizer)
     training = RagTraining(model, config.loss, config.optim, seed, cosine_steps, folder, teacher)
@@ -174,10 +180,9 @@ def plan(config: TrainConfig) -> str:
         ConfigError: The configuration cannot be met; the message names the key.
         DataError: A source cannot be read.
     """
+    config = trained_bundle.keep_own_heads(config)
     _check_sources(config)
     model, tokenizer = configured_model(config)
-    if config.optim.fused_attention:  # by the GPU that trains, which this machine need not have
-        check_fusable(model.trunk, config.window.size, config.run.accelerator)
     configured_teacher(config, model, tokenizer)
     estimates = {gpu: estimate_step(config, gpu) for gpu in (False, True)}
     uncached = replace(config, data=replace(config.data, cache=None))  # nothing is written
@@ -273,7 +278,6 @@ def configured_model(config: TrainConfig) -> tuple[RagModel, SegmentTokenizer]:
         encoder.split_digits,
         encoder.hidden_dropout,
         [name for name in HEAD_NAMES if Head(name) in config.heads],
-        encoder.lora_rank,
         trained_bundle.keeps_verdicts(config),
     )
     model.trunk.check_window(config.window.size)
@@ -311,6 +315,17 @@ def configured_teacher(
         raise ConfigError(
             f"distill.teacher: {distill.teacher} teaches {', '.join(theirs.heads)}, and the heads "
             f"that are trained are {', '.join(ours)}; one must be in both"
+        )
+    layout = read_bundle(distill.teacher).info.window.layout
+    if layout != window_layout(config):
+        raise ConfigError(
+            f"distill.teacher: {distill.teacher} reads windows of another layout than the model"
+        )
+    classes = theirs.support_classes, model.support_classes
+    if "support" in {*ours} & {*theirs.heads} and classes[0] != classes[1]:
+        raise ConfigError(
+            f"distill.teacher: the support head of {distill.teacher} has {classes[0]} classes, and "
+            f"that of the model {classes[1]}; name the heads that it teaches (distill.heads)"
         )
     if theirs.granularity != model.granularity:
         raise ConfigError(

@@ -92,6 +92,8 @@ def read_event(record: Mapping[str, Any]) -> SentenceEvent:
         unsupported=_parts(record, "unsupported", _unsupported),
         source=_context_span(record, "source"),
         source_text=_text_or_none(record, "source_text"),
+        abstains=_truth_or_none(record, "abstains") or False,
+        threshold=_probability_or_none(record, "threshold"),
     )
 
 

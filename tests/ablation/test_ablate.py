@@ -26,7 +26,6 @@ from trivet.ablation.run import (
     Finished,
     effective,
     finish,
-    mean_cosines,
     read_done,
     state_of,
 )
@@ -212,16 +211,6 @@ def test_several_devices_train_by_a_command_of_their_own(
     assert load_config([Path(words[4])]) == run.config
 
 
-def test_cosines_are_the_means_over_all_tries_of_a_run(tmp_path: Path) -> None:
-    for number, text in enumerate(("step,gradient_cosine/a_b,x\n0,0.5,1\n1,,2\n", "x\n1\n")):
-        folder = tmp_path / "log" / f"version_{number}"
-        folder.mkdir(parents=True)
-        (folder / "metrics.csv").write_text(text, encoding="utf-8")
-    assert mean_cosines(tmp_path) == {"a_b": 0.5}
-    (tmp_path / "log" / "version_1" / "metrics.csv").write_text("gradient_cosine/a_b\n-0.1\n")
-    assert mean_cosines(tmp_path) == {"a_b": pytest.approx(0.2)}
-
-
 def test_a_run_that_fails_leaves_the_others_alone(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -319,7 +308,7 @@ def test_the_command_makes_the_table_again_without_a_run(
     tests = [vars(test) for test in grid.test]
     for number, run in enumerate(grid.runs[:3]):
         begin(run)
-        one = RowScore("t", 0, None, "tiny", "g0", None, 9, relevance_true=0.0)
+        one = RowScore("t", 0, None, "tiny", "g0", None, relevance_true=0.0)
         rows = [replace(one, row=n, group=f"g{n}", relevance=number / 10) for n in range(3)]
         write_scores(run.folder / SCORES, rows)
         spent = 60.0 + number

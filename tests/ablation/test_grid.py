@@ -70,11 +70,6 @@ def test_keys_of_the_grid_itself_can_be_given_when_called(tmp_path: Path) -> Non
         ({"cells": {"a": []}, "seeds": [1, 1]}, "a seed occurs twice"),
         ({"cells": {"a": []}, "test": []}, "test must hold at least one"),
         ({"cells": {"a": []}, "test": [TEST, TEST]}, "give each entry a name"),
-        (
-            {"cells": {"a": []}, "test": [{**TEST, "taught": True, "foreign": 2}]},
-            r"test\.foreign: jsonl:rows\.jsonl is taught",
-        ),
-        ({"cells": {"a": []}, "lengths": [9, 3]}, r"lengths \[9, 3\] must rise"),
         ({"cells": {"a": []}, "seed": [1]}, r"mine\.yaml: seed"),
         ({"cells": {"a": ["run.seed=7"]}}, r"run\.seed cannot be set; seeds"),
         ({"cells": {"a": []}, "overrides": ["run.folder=x"]}, r"run\.folder cannot be set"),

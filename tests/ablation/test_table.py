@@ -27,7 +27,7 @@ CELLS = ("plain", "other")
 
 def scored(number: int, relevance: float, **more: object) -> RowScore:
     """Return a row that is nothing but its own group; the true relevance is 0."""
-    row = RowScore("t", number, str(number), "made/up", f"g{number}", None, 10 * number)
+    row = RowScore("t", number, str(number), "made/up", f"g{number}", None)
     return dataclasses.replace(row, relevance=relevance, relevance_true=0.0, **more)  # type: ignore[arg-type]
 
 
@@ -135,15 +135,6 @@ def test_rows_of_another_data_set_are_refused() -> None:
         compare_runs([[scored(0, 0.1)], [scored(1, 0.1)]])
 
 
-def test_lengths_part_the_rows_in_buckets() -> None:
-    rows = [scored(number, number / 10) for number in range(5)]  # of 0, 10, ... 40 tokens
-    found = {one.source: one for one in compare_runs([rows], lengths=(20, 40))}
-    names = ["", ", 0 to 20 tokens", ", 20 to 40 tokens", ", 40 tokens and more"]
-    counts = {f"made/up{name}": n for name, n in zip(names, (5, 2, 2, 1), strict=True)}
-    assert {name: one.n for name, one in found.items()} == counts
-    assert found["made/up, 40 tokens and more"].estimates[0].value == pytest.approx(0.4)
-
-
 def test_leak_free_rows_are_measured_alone_if_leaks_are_known() -> None:
     rows = [scored(n, n / 10, leaked=leaked) for n, leaked in enumerate([True, False, False])]
     also = [dataclasses.replace(one, leaked=one.row == 1) for one in rows]
@@ -190,7 +181,7 @@ def test_one_run_has_the_figures_that_trivet_test_gives(tmp_path: Path) -> None:
         for figure in measure(rows)
         if figure.generator is None
     }
-    kept = [score_row("t", n, row.example, row.evaluation, 9) for n, row in enumerate(rows)]
+    kept = [score_row("t", n, row.example, row.evaluation) for n, row in enumerate(rows)]
     write_scores(tmp_path / "scores.jsonl", kept)
     again = read_scores(tmp_path / "scores.jsonl")
     assert "Foxes" not in (tmp_path / "scores.jsonl").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ import pytest
 from tests.training.conftest import PAIRS, row
 from trivet import adapt as adapt_module
 from trivet.__main__ import main
-from trivet.adaptation.comparison import Change
+from trivet.adaptation import Change
 from trivet.bundle.bundle import add_files, read_bundle
 from trivet.errors import BundleError, ConfigError, DataError
 from trivet.evaluation.evaluator import Evaluator

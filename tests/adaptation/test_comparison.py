@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.measures.verdicts import CONTEXT, FAILED, RESPONSE, verdict
-from trivet.adaptation.comparison import Change, compare_bundles, is_better
+from trivet.adaptation import Change, compare_bundles, is_better
 from trivet.measures.predictions import Prediction
 from trivet.records import LabelledExample, Labels, RagExample
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from trivet.adaptation.document_split import (
+from trivet.adaptation import (
     LEAST_DOCUMENTS,
     PARTS,
     count_parts,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trivet.annotation.agreement import cohen_kappa
+from trivet.annotation.answer import cohen_kappa
 
 
 @pytest.mark.parametrize(

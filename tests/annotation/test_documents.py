@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trivet.annotation.documents import read_pools
+from trivet.annotation.questions import read_pools
 from trivet.errors import DataError
 
 SENTENCE = "The mill in the valley was built by Lee, and its wheels have turned ever since. "

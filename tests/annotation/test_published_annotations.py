@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from tests.annotation.annotate_run import lines, run, write_log
-from trivet.annotation.answer import read_answer
-from trivet.annotation.sentence_keys import KeyedExample
+from trivet.annotation.answer import KeyedExample, read_answer
 from trivet.data.labelled.labelled_jsonl import read_jsonl
 from trivet.data.labelled.ragbench import COLUMNS, read_ragbench
 from trivet.data.labelled.ragbench_labels import bare_key

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from trivet.annotation.recipes import ALTERED, MIX, Mixture
+from trivet.annotation.generate import ALTERED, MIX, Mixture
 from trivet.errors import ConfigError
 
 ROWS = 2000

@@ -10,10 +10,8 @@ import pytest
 from trivet.backends import device as devices
 from trivet.backends import loading
 from trivet.backends.device import Driver, check_driver, find_driver, find_gpu
-from trivet.backends.loading import BackendName, choose_backend, load_backend
-from trivet.backends.onnx_loading import CUDA, OnnxGpuBackend, tensorrt_options
+from trivet.backends.loading import CUDA, OnnxGpuBackend, choose_backend, load_backend
 from trivet.bundle.bundle import read_bundle
-from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError
 from trivet.evaluation.evaluator import Evaluator
 
@@ -93,7 +91,7 @@ def test_the_command_for_an_engine_of_a_read_only_bundle_has_a_folder_for_it(
     for bundle in (embedded.bundle, read_bundle("embedded")):
         caplog.clear()
         assert choose_backend(bundle) == "torch"
-        command = f"`trivet export tensorrt {bundle.folder} --out DIR --data DATA`"
+        command = "`trivet export tensorrt embedded --out DIR --data DATA`"
         assert command in caplog.text
 
 
@@ -113,8 +111,6 @@ def test_onnx_runtime_without_cuda_is_used_on_the_cpu(tiny_bundle: Path) -> None
     assert name == "onnxruntime model.int8.onnx"
     with pytest.raises(BackendError, match="cannot use the GPU by its CUDAExecutionProvider"):
         load_backend(bundle, 1, backend="onnx", device="cuda")
-    with pytest.raises(BackendError, match="cannot use the GPU by its TensorrtExecutionProvider"):
-        load_backend(bundle, 1, backend="onnx-tensorrt")
     with pytest.raises(BundleError, match="int8 is for CPUs"):
         load_backend(bundle, 1, "int8", backend="onnx", device="cuda")
     with pytest.raises(BackendError, match="OpenVINO runs on the CPU, not on cuda"):
@@ -136,22 +132,8 @@ def test_a_cuda_provider_that_cannot_be_loaded_is_not_used(
         load_backend(bundle, 1, backend="onnx", device="cuda:1")
 
 
-def test_tensorrt_provider_keeps_its_engines_and_takes_every_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TRIVET_CACHE", str(tmp_path / "engines"))
-    options = tensorrt_options(512, 1, fp16=True)
-    folder = Path(options["trt_engine_cache_path"])
-    assert folder.is_dir() and folder.stat().st_mode & 0o077 == 0
-    assert options["trt_profile_min_shapes"].startswith("input_ids:1x1,attention_mask:1x1,")
-    assert "response_at:16x8192x16" in options["trt_profile_max_shapes"]
-    names = [part.split(":")[0] for part in options["trt_profile_opt_shapes"].split(",")]
-    assert names == list(Windows._fields)
-
-
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", ["onnx", "onnx-tensorrt"])
-def test_onnx_runtime_on_a_gpu_passes_the_self_test(tiny_bundle: Path, name: BackendName) -> None:
-    loaded = load_backend(read_bundle(tiny_bundle), backend=name, device="cuda")
+def test_onnx_runtime_on_a_gpu_passes_the_self_test(tiny_bundle: Path) -> None:
+    loaded = load_backend(read_bundle(tiny_bundle), backend="onnx", device="cuda")
     assert isinstance(loaded.backend, OnnxGpuBackend)
     assert loaded.precision == "fp32"

@@ -10,10 +10,14 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from trivet.backends import int8_sums, onnx_runtime
-from trivet.backends.int8_sums import PROBE, keep_int8_sums_exact, quick_sums_overflow
+from trivet.backends import onnx_runtime
 from trivet.backends.loading import load_backend
-from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.backends.onnx_runtime import (
+    PROBE,
+    OnnxRuntimeBackend,
+    keep_int8_sums_exact,
+    quick_sums_overflow,
+)
 from trivet.bundle.bundle import SELF_TEST_NAME, read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.bundle.self_test import read_self_test
@@ -36,7 +40,7 @@ def test_the_probe_is_a_product_of_bytes() -> None:
 def test_other_kernels_are_asked_for_only_where_they_are_needed(
     monkeypatch: pytest.MonkeyPatch, overflow: bool
 ) -> None:
-    monkeypatch.setattr(int8_sums, "quick_sums_overflow", lambda: overflow)
+    monkeypatch.setattr(onnx_runtime, "quick_sums_overflow", lambda: overflow)
     options = onnxruntime.SessionOptions()
     keep_int8_sums_exact(options)
     if overflow:
@@ -51,7 +55,7 @@ def test_both_kernels_give_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> N
     windows = Windows(**read_self_test(EMBEDDED_BUNDLE / SELF_TEST_NAME).arrays())
     answers = []
     for overflow, known_to_fit in ((True, False), (quick_sums_overflow(), False), (True, True)):
-        monkeypatch.setattr(int8_sums, "quick_sums_overflow", lambda overflow=overflow: overflow)
+        monkeypatch.setattr(onnx_runtime, "quick_sums_overflow", lambda overflow=overflow: overflow)
         backend = OnnxRuntimeBackend(EMBEDDED_BUNDLE / graph.file, 1, sums_fit=known_to_fit)
         answers.append(backend.run(windows))
     for other in answers[1:]:

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from tests.graphs import write_other_graph
-from trivet.backends.graph_choice import Precision, choose_gpu_graph, choose_graph
-from trivet.backends.loading import load_backend, load_tokenizer
+from trivet.backends.backend import Precision, choose_gpu_graph, choose_graph
+from trivet.backends.loading import find_graphs, load_backend, load_tokenizer
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
-from trivet.backends.openvino_loading import choose_for_openvino
-from trivet.backends.tensorrt_loading import find_graphs
+from trivet.backends.openvino import choose_for_openvino
 from trivet.bundle.bundle import Bundle, add_files, read_bundle, write_bundle
 from trivet.bundle.schema import SpecialTokenIds
 from trivet.bundle.self_test import read_self_test

@@ -14,9 +14,9 @@ import pytest
 
 from trivet.backends import onnx_runtime
 from trivet.backends.backend import cores, threads_per_worker, workers_of
-from trivet.backends.example_windows import Sizes, make_windows
 from trivet.backends.loading import load_backend
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.backends.profiles import Sizes, make_windows
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.exporting.parity import grid

@@ -15,13 +15,12 @@ import torch
 
 from tests import graphs
 from tests.judges import kept_for_openvino
-from trivet.backends import openvino_loading
-from trivet.backends.example_windows import Sizes, make_windows
-from trivet.backends.graph_choice import Precision
+from trivet.backends import openvino
+from trivet.backends.backend import Precision
 from trivet.backends.loading import load_backend
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
-from trivet.backends.openvino import OpenVinoBackend
-from trivet.backends.openvino_loading import choose_for_openvino
+from trivet.backends.openvino import OpenVinoBackend, choose_for_openvino
+from trivet.backends.profiles import Sizes, make_windows
 from trivet.bundle.bundle import Bundle, read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.data.windows import Windows
@@ -173,7 +172,7 @@ def with_wide_weights(bundle: Bundle) -> Bundle:
 def test_where_int8_sums_overflow_there_is_fp32_or_nothing(
     tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(openvino_loading, "quick_sums_overflow", lambda: True)
+    monkeypatch.setattr(openvino, "quick_sums_overflow", lambda: True)
     tiny, shipped = read_bundle(tiny_bundle), read_bundle(EMBEDDED_BUNDLE)
     assert choose_for_openvino(tiny, None).precision == "int8"
     assert choose_for_openvino(shipped, None).precision == "int8"
@@ -183,7 +182,7 @@ def test_where_int8_sums_overflow_there_is_fp32_or_nothing(
     for bundle, precision in cases:
         with pytest.raises(BundleError, match=r"int8\.onnx: int8 sums overflow .*--backend onnx"):
             load_backend(bundle, 1, precision, "openvino")
-    monkeypatch.setattr(openvino_loading, "quick_sums_overflow", lambda: False)
+    monkeypatch.setattr(openvino, "quick_sums_overflow", lambda: False)
     assert choose_for_openvino(wide, None).precision == "int8"
 
 
@@ -196,7 +195,7 @@ def test_int8_that_was_measured_runs_where_sums_are_as_good_as_there(
     kept = kept.model_copy(update={"exact_sums": bool(exact_there)})
     wide = with_wide_weights(bundle)
     chosen = dataclasses.replace(wide, info=wide.info.model_copy(update={"openvino": kept}))
-    monkeypatch.setattr(openvino_loading, "quick_sums_overflow", lambda: bool(overflow_here))
+    monkeypatch.setattr(openvino, "quick_sums_overflow", lambda: bool(overflow_here))
     found = choose_for_openvino(chosen, None)
     assert found.exported == (not (exact_there and overflow_here))
     assert found.precision == ("int8" if found.exported else "fp32")

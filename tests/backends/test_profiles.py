@@ -8,15 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.judges import outputs_of
-from trivet.backends.example_windows import Sizes, make_windows
 from trivet.backends.profiles import (
     FEW_WINDOWS,
     POSITIONS,
     STEP,
+    Sizes,
     choose_profile,
     cut,
     graph_sizes,
     make_profiles,
+    make_windows,
     most_positions,
     pad,
     padded_length,

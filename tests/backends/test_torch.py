@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.graphs import VOCAB, WINDOW, model_of
 from trivet.backends import torch as torch_backend
-from trivet.backends.graph_choice import Precision
+from trivet.backends.backend import Precision
 from trivet.backends.loading import load_backend
 from trivet.backends.profiles import STEP
 from trivet.backends.torch import TorchBackend, compile_layers, padded_shape

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from tests.batch.conftest import GOOD, WriteLog
 from trivet.__main__ import main
-from trivet.backends.graph_choice import LoadedBackend
+from trivet.backends.backend import LoadedBackend
 from trivet.batch.output import Output
 from trivet.evaluation import evaluator
 from trivet.evaluation.evaluator import Evaluator
@@ -43,9 +44,8 @@ def test_the_exit_code_says_how_it_went(call: Call, write_log: WriteLog, tmp_pat
     log, out = write_log(range(70)), tmp_path / "v.jsonl"
     code, said, err = call("evaluate", log, "--out", out)
     assert (code, said) == (0, "")
-    assert (
-        "70 evaluated, 0 failed" in err and "faithfulness 0." in err and "(n 70, 0 failed)" in err
-    )
+    assert "of 70 answers unsupported" in err and "means: faithfulness 0." in err
+    assert err.endswith(f"verdicts: {out}\n")
     code, _, err = call("evaluate", log, "--out", out, "--texts")
     assert code == 6 and "settings.texts was False, is True" in err
     assert call("evaluate", log, "--out", out, "--texts", "--restart")[0] == 0
@@ -101,7 +101,7 @@ def test_shards_are_merged(call: Call, write_log: WriteLog, tmp_path: Path) -> N
     for number, part in enumerate(parts, start=1):
         assert call("evaluate", log, "--out", part, "--shard", f"{number}/2")[0] == 0
     code, _, err = call("merge", *parts, "--out", tmp_path / "all.jsonl")
-    assert code == 0 and "200 evaluated, 0 failed" in err
+    assert code == 0 and "of 200 answers unsupported" in err
     _, said, _ = call("evaluate", log)
     assert (tmp_path / "all.jsonl").read_text(encoding="utf-8") == said
     code, _, err = call("merge", parts[0], "--out", tmp_path / "more.jsonl")
@@ -222,9 +222,26 @@ def test_every_kind_of_bad_row_has_its_line_and_code(call: Call, write_log: Writ
     assert codes[:3] == ["bad_field", "empty_contexts", "invalid_unicode"]
     assert codes[3:] == ["too_long", "missing_field", "malformed_line"]
     assert all(line["error"]["message"].startswith("line ") for line in lines[1:-1])
-    assert "2 evaluated, 6 failed" in err
+    assert "6 of 8 rows failed: " in err
     code, said, _ = call("evaluate", write_log([bad[2]]), "--bad-unicode", "replace")
     assert (code, json.loads(said)["replaced_characters"]) == (0, 1)
+
+
+def test_a_terminal_gets_a_table_and_a_pipe_lines(
+    call: Call, write_log: WriteLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = write_log([*range(50), {**GOOD, "contexts": []}, {**GOOD, "response": ""}])
+    assert call("evaluate", log)[1].startswith('{"row": 1, ')
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "dumb")  # no colours
+    code, said, err = call("evaluate", log)
+    lines = said.splitlines()
+    assert code == 1 and lines[0].split() == ["row", "verdict", "faithfulness", "why"]
+    scores = [float(re.findall(r" (\d\.\d\d) ", line)[0]) for line in lines[1:-1]]
+    assert scores == sorted(scores) and len(lines) == 42
+    assert lines[-1].startswith("12 more rows; --out FILE keeps them all")
+    assert "1 row without a response" in err and "1 of 52 rows failed: empty_contexts 1" in err
+    assert call("evaluate", log, "--fields", "id")[1].startswith('{"row": 1, "id": "q0"}')
 
 
 def test_a_report_is_written_too(call: Call, write_log: WriteLog, tmp_path: Path) -> None:

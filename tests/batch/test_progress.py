@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -19,20 +19,27 @@ def tally() -> Tally:
     counted = Tally()
     for faithfulness, relevance in ((0.5, 0.25), (None, 0.75), (1.0, 0.5)):
         one = verdict(faithfulness, (), relevance, utilization=None, completeness=None)
-        counted.add([replace(one, windows=2)])
+        adherent = None if faithfulness is None else faithfulness > 0.6
+        about: dict[str, Any] = {
+            "adherent": adherent,
+            "threshold": 0.6,
+            "abstains": faithfulness == 1.0,
+        }
+        counted.add([replace(one, windows=2, id=f"q{counted.evaluated}", **about)])
     codes = ("too_long", "too_long", "bad_field")
     counted.add(FailedEvaluation(None, code, "m") for code in codes)
     return counted
 
 
-def test_n_and_failures_stand_beside_every_mean() -> None:
+def test_the_summary_begins_with_the_worst_answers_and_says_what_has_no_score() -> None:
     assert tally().lines() == [
-        "3 evaluated, 3 failed (too_long 2, bad_field 1)",
-        "faithfulness 0.750 (n 2, 3 failed)",
-        "supported_share 1.000 (n 3, 3 failed)",
-        "relevance 0.500 (n 3, 3 failed)",
+        "1 of 2 answers unsupported: q0",
+        "1 of 2 answers abstain (50%)",
+        "1 row without a response: relevance alone",
+        "3 of 6 rows failed: too_long 2, bad_field 1",
+        "means: faithfulness 0.750, supported_share 1.000, relevance 0.500",
     ]
-    assert Tally().lines() == ["0 evaluated, 0 failed"]
+    assert Tally().lines() == ["0 rows evaluated"]
     assert Tally().mean("faithfulness") is None
 
 
@@ -42,8 +49,17 @@ def test_a_tally_is_read_back_as_it_was_and_shards_add_up() -> None:
     two = Tally.total([one, tally()])
     assert (two.evaluated, two.failed, two.windows) == (6, 6, 12)
     assert [two.mean(score) for score in SCORES] == [one.mean(score) for score in SCORES]
+    assert two.lines()[0] == "2 of 4 answers unsupported: q0, q0"
     with pytest.raises(KeyError):
         Tally.from_dict({})
+
+
+def test_the_five_least_faithful_are_named() -> None:
+    counted = Tally()
+    for number in range(7):
+        one = verdict((7 - number) / 10, (), 0.5)
+        counted.add([replace(one, id=f"q{number}", adherent=False, threshold=0.9)])
+    assert counted.lines()[0] == "7 of 7 answers unsupported: q6, q5, q4, q3, q2 ..."
 
 
 def test_a_line_says_how_fast_and_how_long() -> None:

@@ -14,7 +14,7 @@ from google.protobuf.json_format import Parse
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from trivet.__main__ import main
-from trivet.backends.graph_choice import LoadedBackend
+from trivet.backends.backend import LoadedBackend
 from trivet.evaluation import evaluator
 from trivet.evaluation.evaluator import Evaluator
 from trivet.verdict_json import SCORES
@@ -58,7 +58,7 @@ def scored(judge: Judge, tool: str, tmp_path: Path) -> tuple[Any, Path]:
     code, said = judge(
         TRACES / FILES[tool], "--format", tool, "--out", verdicts, "--scores", scores
     )
-    assert (code, "1 evaluated, 0 failed" in said) == (0, True), said
+    assert (code, "of 1 answer unsupported" in said) == (0, True), said
     (verdict,) = lines(verdicts)
     return verdict, scores
 
@@ -149,7 +149,7 @@ def test_a_trace_that_cannot_be_judged_is_a_failed_row_without_scores(
     with log.open("a", encoding="utf-8") as file:
         file.write(json.dumps(alone | {"end_time": "2026-11-20 10:00:00"}) + "\n")
     code, said = judge(log, "--format", "langfuse", "--out", out, "--scores", scores)
-    assert (code, "1 evaluated, 1 failed (no_documents 1)" in said) == (1, True)
+    assert (code, "1 of 2 rows failed: no_documents 1" in said) == (1, True)
     assert "trace chat: has no documents in its 1 span " in out.read_text(encoding="utf-8-sig")
     assert {body["traceId"] for body in lines(scores)} == {"5d1f0c7ab7d94a0f9a3b2d6e8c4f1a20"}
 
@@ -170,7 +170,7 @@ def test_a_report_shows_the_texts_of_traces(judge: Judge, tmp_path: Path) -> Non
         (("--scores", "s.jsonl"), "--scores is for traces"),
         (("--format", "otel", "--scores", "s.jsonl", "--fields", "id"), "leave out --fields"),
         (("--format", "otel", "--scores", "no/s.jsonl"), "there is no folder no"),
-        (("--format", "jaeger"), "'jaeger' is not one of"),
+        (("--format", "jaeger"), "no format 'jaeger'; there are jsonl"),
     ],
     ids=["no traces", "by suffix", "fields", "no folder", "unknown format"],
 )

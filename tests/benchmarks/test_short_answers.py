@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from pathlib import Path
 
 import pytest
 
@@ -59,15 +60,16 @@ def test_the_right_answer_is_the_clean_one() -> None:
     assert first.changed.response == "It is 331 metres tall."
 
 
-@pytest.mark.parametrize(
-    ("given", "counts"),
-    [([], COUNTS), (["--pairs", str(FORMS)], FORM_COUNTS)],
-    ids=["short answers", "many forms"],
-)
+@pytest.mark.parametrize("file", [short_answers.PAIRS, FORMS], ids=["short answers", "many forms"])
 def test_the_table_has_a_line_for_each_kind_and_one_for_all(
-    capsys: pytest.CaptureFixture[str], given: list[str], counts: dict[str, int]
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, file: Path
 ) -> None:
-    short_answers.main(given)
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)[::9]
+    some = tmp_path / "some.jsonl"
+    some.write_text("".join(lines), encoding="utf-8")
+    counts = {kind: len(made) for kind, made in short_answers.read_pairs(some).items()}
+    assert len(counts) > 1
+    short_answers.main(["--pairs", str(some)])
     lines = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
     found = [(line[1], int(line[2])) for line in lines]
     assert found == [*counts.items(), ("all", sum(counts.values()))]

@@ -15,8 +15,7 @@ import transformers
 from tests.conftest import bundle_info
 from tests.judges import write_model
 from trivet.bundle import bundle as bundle_module
-from trivet.bundle.bundle import add_files, read_bundle, write_bundle
-from trivet.bundle.evidence_info import EvidenceInfo
+from trivet.bundle.bundle import add_files, parse_info, read_bundle, write_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.bundle.manifest import PARTIAL_NAME, check_name, write_manifest
 from trivet.bundle.model_card import render_card
@@ -24,11 +23,11 @@ from trivet.bundle.schema import (
     INPUTS,
     BundleInfo,
     DataInfo,
+    EvidenceInfo,
     GraphInfo,
     ScoreInfo,
     Thresholds,
     TrainingInfo,
-    parse_info,
 )
 from trivet.bundle.weights import load_rag_model
 from trivet.errors import BundleError
@@ -154,7 +153,7 @@ def test_only_plain_data_is_held(name: str) -> None:
     [
         ({"schema_version": 2}, "use a newer trivet"),
         ({"more": 1}, "more: unknown"),
-        ({"files": {"a.json": {"size": "1", "sha256": "0" * 64}}}, "valid integer"),
+        ({"files": {"a.json": {"size": "1", "sha256": "0" * 64}}}, "whole number"),
         ({"files": {"a.json": {"size": 1, "sha256": "x"}}}, "sha256"),
     ],
 )
@@ -190,7 +189,7 @@ def test_an_invalid_manifest_is_refused(folder: Path, change: dict[str, Any], me
         (("faithfulness",), "mean", "faithfulness"),
         (("calibration",), {"method": "histogram"}, r"calibration\.method"),
         (("inputs",), [], "inputs or outputs differ"),
-        (("inputs",), OLDER_INPUTS, r"\(context_overlap, .*_overlap\); .* export"),
+        (("inputs",), OLDER_INPUTS, r"\(question_overlap, .*_overlap\); .* export"),
         (("outputs",), [], r"completeness, .*: run it with that one"),
         (("inputs",), _AS_JSON[::-1], "in type, dimensions or order"),
         (("name",), "", "name"),
@@ -297,13 +296,13 @@ def test_a_damaged_bundle_is_not_added_to(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sentences", "windows", "sort", "said"),
+    ("sentences", "sort", "said"),
     [
         (1, False, "Examples of several windows also have evidence windows, which show for each"
             " response sentence the context sentence that shares most words with it. The support"
-            " of a token is the highest of its ordinary windows, or, with an evidence window, a"
-            " mean of that and of the evidence window's, as logits; beside n ordinary windows the"
-            " evidence window weighs 1/n. Window"),
+            " of a token is a mean of the highest of its ordinary windows and of the evidence"
+            " window's, as logits; of n ordinary windows the evidence window weighs 1/n, and at"
+            " most one half. Window"),
         (2, False, "the 2 context sentences that share most words with it. The support of a"),
         (0, True, "If an example needs several windows, the contexts that share most words"
                   " with question and response are read first, together. Window"),

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from tests.graphs import WINDOW, integers, model_of, shared_graphs, write_tiny
-from trivet.backends.example_windows import Sizes, make_windows
 from trivet.backends.loading import load_backend
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.backends.profiles import Sizes, make_windows
 from trivet.bundle.bundle import SELF_TEST_NAME, WEIGHTS_NAME, add_files, read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.bundle.self_test import read_self_test

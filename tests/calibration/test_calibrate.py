@@ -18,10 +18,12 @@ from trivet.__main__ import app
 from trivet.bundle.bundle import add_files, read_bundle, write_bundle
 from trivet.bundle.schema import BundleInfo, GraphInfo, Thresholds
 from trivet.bundle.weights import load_rag_model
-from trivet.calibrate import Calibrated, Choices, calibrate, choose_thresholds, fold
+from trivet.calibrate import Calibrated, calibrate, fold
 from trivet.calibration import report as calibration_report
-from trivet.calibration.fit import IDENTITY, HeadLogits, KnotMap, probabilities
+from trivet.calibration.bundle_thresholds import Choices, choose_thresholds
+from trivet.calibration.fit import IDENTITY, KnotMap, probabilities
 from trivet.calibration.head_logits import read_heads
+from trivet.calibration.joining import HeadLogits
 from trivet.configs.schema import Init, TrainConfig
 from trivet.data.labelled.datamodule import Item, collate_items, prepare
 from trivet.data.labelled.labelled_jsonl import read_jsonl
@@ -30,7 +32,7 @@ from trivet.errors import BundleError, DataError
 from trivet.exporting.graph import trace
 from trivet.heads.token_head import TokenHead
 from trivet.measures.thresholds import Rule
-from trivet.model.aggregate import Outputs
+from trivet.model.aggregate import NO_LAYER, Outputs
 from trivet.model.architecture import DEFAULT_HEADS, HeadName
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel
@@ -135,7 +137,7 @@ def data(written: Path) -> Path:
             scores = middles[name]
             here = scores[places[name] : places[name] + len(spans)]
             places[name] += len(spans)
-            above = (here > scores.median()).numpy() ^ (random.random(len(here)) < 0.15)
+            above = (here > np.median(scores)) ^ (random.random(len(here)) < 0.15)
             marked = ~above if name == "support" else above
             row["labels"][key] = [span for span, mark in zip(spans, marked, strict=True) if mark]
         row["labels"]["adherent"] = not row["labels"]["unsupported"]
@@ -311,9 +313,11 @@ def test_overlap_outlives_a_second_calibration_of_any_kind(bundle: Path, shared:
         assert min(after.values()) > 0
 
 
-def test_a_further_training_drops_the_overlap(bundle: Path, shared: Path, tmp_path: Path) -> None:
-    choices = Choices(heads=CONTEXT_HEADS, lexical_overlap=True)
-    calibrate(bundle, [f"jsonl:{shared}"], "all", choices)
+def test_a_further_training_drops_overlap_and_layer(
+    bundle: Path, shared: Path, tmp_path: Path
+) -> None:
+    calibrate(bundle, [f"jsonl:{shared}"], "all", Choices(lexical_overlap=True))
+    assert load_rag_model(read_bundle(bundle)).sentence_layer != NO_LAYER
     further, tokenizer = initial_model(str(bundle), "bundle", "weakest_sentence")
     assert not any(further.lexical_overlap.values())
     config = TrainConfig()
@@ -322,7 +326,8 @@ def test_a_further_training_drops_the_overlap(bundle: Path, shared: Path, tmp_pa
     made = provenance(config, [], None, "trivet train", 1)
     thresholds = Thresholds(0.5, 0.5)
     write_trained(tmp_path / "further", further, tokenizer, config, thresholds, made)
-    assert not overlaps(tmp_path / "further")
+    assert not any(overlaps(tmp_path / "further").values())
+    assert load_rag_model(read_bundle(tmp_path / "further")).sentence_layer == NO_LAYER
 
 
 def test_thresholds_are_chosen_or_kept_in_words(bundle: Path, data: Path) -> None:

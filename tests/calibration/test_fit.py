@@ -12,12 +12,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit as sigmoid
+from scipy.special import logit
 
-from trivet.calibration.fit import HeadLogits, KnotMap, LinearMap, Map, Method, fit, probabilities
+from trivet.calibration.fit import KnotMap, LinearMap, Map, Method, fit, probabilities
+from trivet.calibration.joining import HeadLogits
 from trivet.calibration.measures import cross_fitted, halves, head_report, parts
 from trivet.errors import BundleError, DataError
 from trivet.model.aggregate import two_weakest
-from trivet.model.calibration import KNOTS, PiecewiseLinear, entailment_logit
+from trivet.model.architecture import KNOTS
+from trivet.model.calibration import PiecewiseLinear, entailment_logit
 
 N = 20_000
 NAN = float("nan")
@@ -27,16 +30,16 @@ def head(
     logits: npt.ArrayLike, truth: npt.ArrayLike, weight: npt.ArrayLike | None = None
 ) -> HeadLogits:
     """Build a head of which every example has one sentence of one token."""
-    values, known = torch.tensor(np.asarray(logits, float)), torch.tensor(np.asarray(truth, float))
-    place = torch.arange(len(known))
+    values, known = np.asarray(logits, float), np.asarray(truth, float)
+    place = np.arange(len(known))
     return HeadLogits(
         logits=values,
         token=None,
         sentence=place,
         row=place,
         truth=known,
-        verdict=torch.full_like(known, NAN),
-        weight=torch.ones_like(known) if weight is None else torch.tensor(np.asarray(weight)),
+        verdict=np.full_like(known, NAN),
+        weight=np.ones_like(known) if weight is None else np.asarray(weight, float),
     )
 
 
@@ -63,13 +66,12 @@ def test_a_fit_weighs_the_overlap_that_made_the_marks_where_it_is_asked_to() -> 
     random = np.random.default_rng(0)
     logits, overlap = random.normal(size=N) * 2, random.random(N)
     marks = drawn(sigmoid(0.5 * logits - 1 + 3 * overlap))
-    known = torch.from_numpy(overlap)
-    given_head = dataclasses.replace(head(logits, marks), lexical_overlap=known)
+    given_head = dataclasses.replace(head(logits, marks), lexical_overlap=overlap)
     found = fitted(given_head, lexical_overlap=True)
     assert (found.scale, found.shift) == pytest.approx((0.5, -1.0), abs=0.1)
     assert found.lexical_overlap == pytest.approx(3.0, abs=0.2)
     tokens = probabilities(given_head, found).tokens
-    assert tokens.numpy() == pytest.approx(sigmoid(0.5 * logits - 1 + 3 * overlap), abs=0.05)
+    assert tokens == pytest.approx(sigmoid(0.5 * logits - 1 + 3 * overlap), abs=0.05)
     for method, asked in (("platt", False), ("temperature", True)):
         alone = fitted(given_head, cast(Method, method), lexical_overlap=asked)
         assert alone.lexical_overlap == 0
@@ -82,7 +84,14 @@ def test_of_three_logits_all_are_scaled_and_the_first_is_shifted() -> None:
     assert found.scale == pytest.approx(0.4, abs=0.04)
     assert found.shift == pytest.approx(0.7, abs=0.08)
     joined = probabilities(head(logits, true), LinearMap(0.4, 0.7))
-    assert torch.allclose(joined.tokens, torch.tensor(true))
+    assert np.allclose(joined.tokens, true)
+
+
+def test_of_two_logits_the_difference_is_fitted() -> None:
+    logits = np.random.default_rng(0).normal(size=(N, 2)) * 2
+    apart = logits[:, 0] - logits[:, 1]
+    found = fitted(head(logits, drawn(sigmoid(0.5 * apart - 1))))
+    assert (found.scale, found.shift) == pytest.approx((0.5, -1.0), abs=0.06)
 
 
 def test_unknown_marks_and_weights_of_zero_do_not_count() -> None:
@@ -120,13 +129,13 @@ def test_a_clean_separation_of_few_rows_gives_a_moderate_map(method: Method, mid
 def test_a_sentence_is_the_mean_of_its_tokens_and_a_response_its_weakest_sentence() -> None:
     # Two examples: sentences of tokens (0, 1) and (2), and of (3); token 1 has two copies.
     one = HeadLogits(
-        logits=torch.tensor([[0.0, 0, 0], [-9, 0, 0], [2, 0, 0], [1, 0, 0], [-1, 0, 0]]).double(),
-        token=torch.tensor([0, 1, 1, 2, 3]),
-        sentence=torch.tensor([0, 0, 1, 2]),
-        row=torch.tensor([0, 0, 1]),
-        truth=torch.tensor([1.0, 0, NAN]).double(),
-        verdict=torch.tensor([0.0, 1.0]).double(),
-        weight=torch.ones(2).double(),
+        logits=np.array([[0.0, 0, 0], [-9, 0, 0], [2, 0, 0], [1, 0, 0], [-1, 0, 0]]),
+        token=np.array([0, 1, 1, 2, 3]),
+        sentence=np.array([0, 0, 1, 2]),
+        row=np.array([0, 0, 1]),
+        truth=np.array([1.0, 0, NAN]),
+        verdict=np.array([0.0, 1.0]),
+        weight=np.ones(2),
     )
     token = torch.tensor([[0.0, 0, 0], [2, 0, 0], [1, 0, 0], [-1, 0, 0]]).softmax(-1)[:, 0]
     joined = probabilities(one, LinearMap())
@@ -144,29 +153,29 @@ def test_a_sentence_is_the_mean_of_its_tokens_and_a_response_its_weakest_sentenc
 @given(st.lists(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), max_size=5), min_size=1))
 def test_the_two_weakest_sentences_are_those_of_the_model(rows: list[list[float]]) -> None:
     support = [value for row in rows for value in row]
-    sizes = torch.tensor([len(row) for row in rows])
+    sizes = np.array([len(row) for row in rows])
     one = HeadLogits(
-        logits=torch.tensor(support).double().logit(),
+        logits=logit(np.array(support)),
         token=None,
-        sentence=torch.arange(len(support)),
-        row=torch.arange(len(rows)).repeat_interleave(sizes),
-        truth=torch.full((len(support),), NAN).double(),
-        verdict=torch.full((len(rows),), NAN).double(),
-        weight=torch.ones(len(rows)).double(),
+        sentence=np.arange(len(support)),
+        row=np.repeat(np.arange(len(rows)), sizes),
+        truth=np.full(len(support), NAN),
+        verdict=np.full(len(rows), NAN),
+        weight=np.ones(len(rows)),
     )
     found = probabilities(one, LinearMap(), "two_weakest_sentences").faithfulness
     probs = np.full((len(rows), 6), 0.125)  # of padding, which must not count
-    real = np.arange(6) < sizes.numpy()[:, None]
+    real = np.arange(6) < sizes[:, None]
     probs[real] = support
-    np.testing.assert_allclose(found.numpy(), two_weakest(probs, real))
+    np.testing.assert_allclose(found, two_weakest(probs, real))
 
 
 def test_evidence_windows_are_joined_by_the_mean_of_mapped_logits() -> None:
     # Token 0 has two ordinary copies and one in an evidence window, token 1 one ordinary copy.
     one = dataclasses.replace(
         head([-1.0, 0.5, 2.0, 1.0], [1, 0]),
-        token=torch.tensor([0, 0, 0, 1]),
-        is_evidence=torch.tensor([False, False, True, False]),
+        token=np.array([0, 0, 0, 1]),
+        is_evidence=np.array([False, False, True, False]),
     )
     joined = probabilities(one, LinearMap(2.0, -1.0)).tokens
     # The maximum of the ordinary copies, .5, becomes 0 and evidence 3; the mean is 1.5.
@@ -185,13 +194,13 @@ def test_a_fit_over_evidence_windows_finds_the_map_that_made_the_marks(method: M
     marks = drawn(wanted)
     one = dataclasses.replace(
         head(np.stack([ordinary, evidence], axis=1).ravel(), marks),
-        token=torch.arange(N).repeat_interleave(2),
-        is_evidence=torch.tensor([False, True]).repeat(N),
+        token=np.repeat(np.arange(N), 2),
+        is_evidence=np.tile([False, True], N),
     )
     found = fit(one, method, what="support")
     if isinstance(found, LinearMap):
         assert (found.scale, found.shift) == pytest.approx((0.5, -1.0), abs=0.06)
-    assert np.abs(probabilities(one, found).tokens.numpy() - wanted).mean() < 0.02
+    assert np.abs(probabilities(one, found).tokens - wanted).mean() < 0.02
 
 
 def test_support_can_be_fitted_on_whole_responses() -> None:
@@ -200,9 +209,9 @@ def test_support_can_be_fitted_on_whole_responses() -> None:
     weakest = logits.reshape(-1, 2).min(1)
     one = dataclasses.replace(
         head(logits, drawn(np.full(N, 0.5))),  # labels of sentences say nothing
-        row=torch.arange(N // 2).repeat_interleave(2),
-        verdict=torch.tensor(drawn(sigmoid(2 * weakest - 0.5))),
-        weight=torch.ones(N // 2).double(),
+        row=np.repeat(np.arange(N // 2), 2),
+        verdict=drawn(sigmoid(2 * weakest - 0.5)),
+        weight=np.ones(N // 2),
     )
     found = fitted(one, level="response")
     assert found.scale == pytest.approx(2, abs=0.15)
@@ -219,7 +228,7 @@ def test_an_isotonic_map_bends_where_a_line_cannot() -> None:
     assert isinstance(bent, KnotMap) and 3 <= len(bent.x) <= KNOTS
     assert np.all(np.diff(bent.y) > 0)
     maps = (bent, fitted(one))
-    errors = [np.abs(probabilities(one, found).tokens.numpy() - true).mean() for found in maps]
+    errors = [np.abs(probabilities(one, found).tokens - true).mean() for found in maps]
     assert errors[0] < 0.02 < 0.04 < errors[1]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx2
@@ -45,6 +45,39 @@ def test_events_are_the_evaluators(url: str, embedded: trivet.Evaluator) -> None
     assert [event.source_text for event in events] == [event.source_text for event in mine]
     assert [(e.start, e.end) for e in events] == [(e.start, e.end) for e in mine]
     assert [e.support for e in events] == pytest.approx([e.support for e in mine], abs=1e-5)
+    assert [(e.threshold, e.abstains) for e in events] == [(e.threshold, e.abstains) for e in mine]
+    for event in events:
+        assert event.support is not None and event.threshold is not None
+        assert event.supported is (event.support >= event.threshold)
+
+
+REFUSAL = "Sure! I don't know the price. The passages do not mention it."
+
+
+@pytest.mark.parametrize("action", ["stop", "replace"])
+def test_a_guard_by_a_server_lets_a_refusal_pass(url: str, action: Any) -> None:
+    def ask(judge: Any, pieces: Any) -> Any:
+        return trivet.guard(pieces, "What is it?", CONTEXTS, on_unsupported=action, judge=judge)
+
+    async def pieces() -> AsyncIterator[str]:
+        for piece in REFUSAL.split(" "):
+            yield f"{piece} "
+
+    async def run() -> tuple[str, Any]:
+        async with trivet.AsyncClient(url) as client:
+            guarded = ask(client, pieces())
+            return "".join([text async for text in guarded]), guarded.events
+
+    with trivet.Client(url) as client:
+        guarded = ask(client, [f"{piece} " for piece in REFUSAL.split(" ")])
+        assert "".join(guarded) == f"{REFUSAL} "
+        passed, events = asyncio.run(run())
+    assert passed == f"{REFUSAL} " and events == guarded.events
+    assert [(e.supported is None, e.abstains) for e in events] == [
+        (True, False),
+        (False, True),
+        (False, True),
+    ]
 
 
 def test_an_event_loop_gets_the_same(url: str) -> None:

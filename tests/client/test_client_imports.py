@@ -11,7 +11,7 @@ import pytest
 
 import trivet
 from tests.client.conftest import EXAMPLES, ScriptedServer, error
-from trivet.integrations.langsmith import evaluator
+from trivet.integrations.langchain import evaluator
 from trivet.integrations.lettucedetect import HallucinationDetector
 
 HEAVY = ("numpy", "onnxruntime", "tokenizers", "pydantic", "trivet.serve", "trivet.data")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from trivet.__main__ import main
+from trivet.bundle.bundle import read_bundle
 from trivet.data.labelled.plain_labels import read_plain
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,6 +62,32 @@ def test_a_sheet_is_measured_and_its_threshold_used_without_torch(tmp_path: Path
     flagged = run("evaluate", SHEET, "--threshold", rate["threshold"], "--fields", "id,adherent")
     verdicts = [json.loads(line)["adherent"] for line in flagged.stdout.splitlines()]
     assert verdicts.count(False) == rate["found"] + rate["false_alarms"]
+
+
+def test_thresholds_are_chosen_for_a_bundle_without_torch(tmp_path: Path) -> None:
+    rows = [
+        {
+            "question": one.example.question,
+            "contexts": one.example.contexts,
+            "response": one.example.response,
+            "labels": {"adherent": one.labels.adherent},
+            "group": str(number),
+        }
+        for number, one in enumerate(read_plain(str(SHEET), "key").examples)
+    ]
+    labelled = tmp_path / "mine.jsonl"
+    labelled.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    words = ["calibrate", "embedded", "--thresholds-only", "--data", f"jsonl:{labelled}"]
+    done = run(*words, "--split", "all", "--prior", "0.4", "--out", tmp_path / "bundle")
+    assert done.returncode in (0, 4), done.stderr
+    assert "sentence: " in done.stdout
+    assert read_bundle(tmp_path / "bundle").info.thresholds is not None
+    fitted = run(*words[:2], *words[3:], "--split", "all", "--out", tmp_path / "fitted")
+    assert fitted.returncode == 2
+    assert (
+        "torch is not installed; in a clone of trivet: pip install -c constraints.txt '.[train]'"
+        in fitted.stderr
+    )
 
 
 def test_labels_in_half_of_the_rows_are_measured_and_said(
@@ -140,15 +167,15 @@ def test_the_page_makes_a_sheet_from_a_log(tmp_path: Path, monkeypatch: pytest.M
         (f"test {SHEET}", "column 'label' is empty in all 30 rows"),
         (f"test {SHEET} --label marks", "looked for marks; found id, question, contexts"),
         (f"test {SHEET} --label id", "neither supported nor unsupported: line 2 has 'kiln-1'"),
-        (f"test {SHEET} --label key --false-alarms 10", "for 10 % write 0.10"),
+        (f"test {SHEET} --label key --false-alarms 10", "write 0.10 for 10 %"),
         (f"test {SHEET} --label key --false-alarms 1", "1 is not a rate from 0.001 to 0.999"),
-        (f"test {SHEET} --label key --threshold 70", "for 70 % write 0.70"),
-        (f"test {SHEET} --label key --threshold -0.1", "-0.1 is not a number from 0 to 1"),
-        (f"test {SHEET} --label key --threshold nan", "nan is not a number from 0 to 1"),
+        (f"test {SHEET} --label key --threshold 70", "write 0.70 for 70 %"),
+        (f"test {SHEET} --label key --threshold -0.1", "-0.1 is not in [0, 1]"),
+        (f"test {SHEET} --label key --threshold nan", "nan is not in [0, 1]"),
         (f"test {SHEET} --label key --format sheet", "no format 'sheet'; there are jsonl"),
         ("test absent.csv", "no such file: absent.csv"),
-        (f"evaluate {SHEET} --threshold 70", "70 is not a number from 0 to 1; for 70 % write 0.70"),
-        (f"evaluate {SHEET} --threshold 700", "700 is not a number from 0 to 1"),
+        (f"evaluate {SHEET} --threshold 70", "70 is not in [0, 1]; write 0.70 for 70 %"),
+        (f"evaluate {SHEET} --threshold 700", "700 is not in [0, 1]"),
     ],
 )
 def test_wrong_labels_and_numbers_exit_with_2(

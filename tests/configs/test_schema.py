@@ -106,6 +106,12 @@ def test_the_dataclasses_are_what_comes_out() -> None:
         ("data.augment.shuffle=2", r"data.augment.shuffle \(2.0\) must be a probability"),
         ("data.dev=[{spec: 'jsonl:a', limit: 0}]", r"limit \(0\) must be > 0"),
         ("data.train=[{spec: 'jsonl:a', weight: -1}]", r"weight \(-1\.0\) must be >= 0"),
+        ("data.train=[{spec: 'jsonl:a', share: 2}]", r"share \(2\.0\) must be in \(0, 1\]"),
+        ("data.train=[{spec: 'jsonl:a', share: 0.4}]", r"sum to 1 \(they sum to 0\.4\)"),
+        (
+            "data.train=[{spec: 'jsonl:a', share: 1}, {spec: 'jsonl:b'}]",
+            r"of every source.*none has jsonl:b",
+        ),
     ],
 )
 def test_an_unknown_key_a_wrong_type_and_a_value_out_of_range_are_refused_by_name(

@@ -85,6 +85,64 @@ def test_any_text_ends_in_the_verdict_of_evaluate(judge: Evaluator, pieces: list
     assert [event.text for event in events] == [text[e.start : e.end] for e in events]
 
 
+@pytest.fixture
+def two_weakest(judge: Evaluator, formula: FormulaBackend) -> Evaluator:
+    """Return a judge by which strong sentences outweigh a weak one in the whole answer."""
+    own = Evaluator(judge.bundle.folder, backend=formula)
+    info = own.bundle.info.model_copy(update={"faithfulness": "two_weakest_sentences"})
+    own.bundle = replace(own.bundle, info=info)
+    own._joined_as = info.faithfulness, info.calibration.sentence_layer()
+    return own
+
+
+@pytest.mark.parametrize("windows", ["evidence", "all"])
+def test_a_verdict_does_not_depend_on_its_neighbours(two_weakest: Evaluator, windows: Any) -> None:
+    stream = two_weakest.stream(QUESTION, CONTEXTS, windows=windows)
+    supports = [e.support for e in stream.feed(ANSWER) if e.support is not None]
+    weak = min(supports)
+    # Between the weakest support and that of the whole answer, which its neighbours raise.
+    whole = two_weakest.evaluate(QUESTION, CONTEXTS, ANSWER).faithfulness
+    assert whole is not None and whole > weak
+    threshold = (weak + whole) / 2
+    again = two_weakest.stream(QUESTION, CONTEXTS, windows=windows, threshold=threshold)
+    for event in again.feed(ANSWER):
+        assert event.support is not None
+        assert event.supported is (event.support >= threshold)
+        assert event.threshold == threshold
+        assert bool(event.unsupported) is not event.supported
+    assert again.close().adherent
+
+
+@pytest.mark.parametrize(("halt", "used"), [(None, 0.5), (0.2, 0.2)])
+def test_the_threshold_is_that_of_single_sentences(
+    judge: Evaluator, formula: FormulaBackend, halt: float | None, used: float
+) -> None:
+    own = Evaluator(judge.bundle.folder, backend=formula)
+    assert own.bundle.info.thresholds is not None
+    thresholds = replace(own.bundle.info.thresholds, halt=halt)
+    info = own.bundle.info.model_copy(update={"thresholds": thresholds})
+    own.bundle = replace(own.bundle, info=info)
+    stream = own.stream(QUESTION, CONTEXTS)
+    for event in stream.feed(ANSWER):
+        assert event.support is not None
+        assert (event.threshold, event.supported) == (used, event.support >= used)
+    assert stream.close().threshold == 0.5  # the whole answer has its own
+
+
+def test_sentences_without_a_claim_and_abstentions_are_told(judge: Evaluator) -> None:
+    stream = judge.stream(QUESTION, CONTEXTS)
+    text = "Sure! ## Age\nI don't know the price. The mill is old. So:"
+    events = stream.feed(text) + stream.flush()
+    found = {event.text: (event.supported is None, event.abstains) for event in events}
+    assert found["Sure!"] == (True, False)
+    assert found["I don't know the price."] == (False, True)
+    assert found["The mill is old."] == (False, False)
+    # A heading is one as soon as text follows, in a stream as in the whole answer.
+    heading = judge.stream(QUESTION, CONTEXTS)
+    (event,) = heading.feed("**The mill**\nIt is old")
+    assert (event.text, event.supported) == ("**The mill**", None)
+
+
 def test_a_stream_that_ends_in_mid_word_is_judged_by_flush(judge: Evaluator) -> None:
     stream = judge.stream(QUESTION, CONTEXTS)
     stream.feed("The mill is old. It is ma")

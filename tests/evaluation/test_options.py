@@ -18,7 +18,7 @@ REFUSED: list[tuple[str, Any, type[Exception], str]] = [
     ("backend", "gpu", BackendError, "no backend 'gpu'; .*device='cuda'"),
     ("backend", "openvin", BackendError, "no backend 'openvin'; .*did you mean 'openvino'"),
     ("backend", "ONNX", BackendError, "no backend 'ONNX'; .*did you mean 'onnx'"),
-    ("backend", "", BackendError, "no backend ''; use onnx, onnx-tensorrt, openvino"),
+    ("backend", "", BackendError, "no backend ''; use onnx, openvino"),
     ("backend", 3, TypeError, "backend must be a name .* or a loaded backend, not int"),
     ("precision", "fp64", BackendError, "no precision 'fp64'; use fp32, int8, bf16, fp16"),
     ("precision", "FP32", BackendError, "no precision 'FP32'; .*did you mean 'fp32'"),

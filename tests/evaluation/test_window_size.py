@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.judges import FormulaBackend, approximately
-from trivet.bundle.bundle import write_bundle
-from trivet.bundle.schema import BundleInfo, GraphInfo, WindowInfo, parse_info
+from trivet.bundle.bundle import parse_info, write_bundle
+from trivet.bundle.schema import BundleInfo, GraphInfo, WindowInfo
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import BundleError
 from trivet.evaluation.evaluator import Evaluator
@@ -51,9 +51,9 @@ def test_each_example_is_read_with_its_own_length(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"sizes": [96, 48]}, r"window\.sizes \[96, 48\] must rise"),
+        ({"sizes": [96, 48]}, r"window\.sizes \(96, 48\) must rise"),
         ({"sizes": [32, 48]}, r"the last must be window\.size \(96\)"),
-        ({"break_even": None}, r"window\.break_even is missing"),
+        ({"break_even": None}, r"window\.break_even \(None\) must be at least 1"),
         ({"break_even": 0}, r"window\.break_even"),
     ],
 )

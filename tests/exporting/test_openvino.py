@@ -15,18 +15,18 @@ from typer.testing import CliRunner
 from tests.judges import kept_for_openvino
 from trivet.__main__ import app
 from trivet.backends.backend import Backend
-from trivet.backends.example_windows import Sizes, make_windows
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.backends.profiles import Sizes, make_windows
+from trivet.bundle.backend_info import MOST_LOSS, Method, OpenVinoCandidate, OpenVinoInfo
 from trivet.bundle.bundle import add_files, read_bundle
-from trivet.bundle.openvino_info import MOST_LOSS, Method, OpenVinoCandidate, OpenVinoInfo
 from trivet.bundle.self_test import read_self_test
 from trivet.data.labelled.sources import load_source
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError, DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.exporting import openvino as openvino_export
-from trivet.exporting.loss_gate import losses, measure_results, measure_rows
 from trivet.exporting.openvino import choose, export_openvino, time_windows
+from trivet.exporting.parity import losses, measure_results, measure_rows
 from trivet.model.aggregate import Outputs
 from trivet.records import Evaluation, LabelledExample, Labels
 
@@ -104,7 +104,7 @@ def export(
 
     monkeypatch.setattr(openvino_export, "time_windows", timed)
     # Heads made by formula amplify any rounding.
-    monkeypatch.setattr("trivet.bundle.openvino_info.MOST_LOSS", 1.0)
+    monkeypatch.setattr("trivet.bundle.backend_info.MOST_LOSS", 1.0)
     return export_openvino(folder, rows, "tiny", "dev", keep_fp32=keep_fp32, threads=1)
 
 

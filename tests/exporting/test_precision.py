@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.graphs import VOCAB, graph_of
-from trivet.backends.example_windows import Sizes, make_windows
+from trivet.backends.profiles import Sizes, make_windows
 from trivet.errors import BackendError
 from trivet.exporting.precision import Half, emulated, mixed
 

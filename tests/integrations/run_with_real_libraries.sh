@@ -22,9 +22,7 @@ haystack|haystack-ai==3.4.0
 mlflow|mlflow==3.17.2
 phoenix|arize-phoenix-evals==3.9.4
 inspect_ai|inspect-ai==0.3.285 pyarrow==26.0.1
-any_guardrail|any-guardrail==0.7.7
 trulens|trulens==2.16.0
-evaluate|evaluate==0.4.6
 lettucedetect|lettucedetect==0.2.3
 ray|ray[data]==2.60.0
 spark|pyspark==4.3.0 pandas==3.1.1 pyarrow==26.0.1'

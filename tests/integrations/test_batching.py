@@ -16,7 +16,7 @@ import pytest
 import trivet
 from tests.integrations.conftest import CountingJudge, Rows
 from trivet.errors import ExampleError
-from trivet.integrations.batching import RequestBatcher
+from trivet.integrations.judge import RequestBatcher
 from trivet.records import Evaluation, FailedEvaluation, RagExample
 
 

@@ -12,7 +12,7 @@ import pytest
 import trivet
 from trivet.errors import BackendError, ExampleError
 from trivet.events import SentenceEvent
-from trivet.integrations.chunks import text_of
+from trivet.integrations.guard import text_of
 from trivet.records import ContextSpan, UnsupportedSpan
 
 ANSWER = "The mill is old. It is of wood.\n\nThe ferry is red.  "
@@ -144,6 +144,71 @@ def test_a_replacement_may_depend_on_the_event(action: Any) -> None:
     assert ("wood" in passed) is (action == "mark")
 
 
+class ScriptedStream:
+    """A judge's stream with one event for each piece."""
+
+    def __init__(self, events: list[dict[str, Any]]) -> None:
+        self.events, self.text = iter(events), ""
+
+    def feed(self, text: str) -> list[SentenceEvent]:
+        start, self.text = len(self.text), self.text + text
+        fields: dict[str, Any] = {
+            "start": start,
+            "end": len(self.text),
+            "text": text.strip(),
+            "support": 0.1,
+            "supported": False,
+            "unsupported": (),
+            "source": None,
+            "source_text": None,
+        }
+        return [SentenceEvent(**(fields | next(self.events)))]
+
+    def flush(self) -> list[SentenceEvent]:
+        return []
+
+
+NO_CLAIM = {"support": None, "supported": None}
+ABSTENTIONS: list[dict[str, Any]] = [
+    {"supported": True, "abstains": True},
+    {"supported": False, "abstains": True},
+]
+
+
+@pytest.mark.parametrize("action", ["stop", "replace"])
+@pytest.mark.parametrize("event", [NO_CLAIM, *ABSTENTIONS])
+def test_neither_a_courtesy_nor_a_refusal_is_acted_on(action: Any, event: dict[str, Any]) -> None:
+    judge = SimpleNamespace(stream=lambda *_, **__: ScriptedStream([event, {}]))
+    guarded = trivet.guard(
+        ["I don't know the price.", " It is 5."], "", ["x"], on_unsupported=action, judge=judge
+    )
+    passed = "".join(guarded)
+    assert passed.startswith("I don't know the price.")
+    assert "It is 5." not in passed
+
+
+def test_by_default_unsupported_sentences_are_marked() -> None:
+    assert "".join(trivet.guard(PIECES, "", ["x"], judge=WoodJudge())) == PASSED["mark"]
+    judge = SimpleNamespace(stream=lambda *_, **__: ScriptedStream([ABSTENTIONS[1]]))
+    assert "".join(trivet.guard(["I don't know."], "", ["x"], judge=judge)).endswith(
+        "[unsupported]"
+    )
+
+
+@pytest.mark.parametrize("action", ["stop", "replace"])
+@pytest.mark.parametrize(
+    "answer", ["Sure! Here is what I found:", "I don't know the price.", "## Price\n\nSure!"]
+)
+def test_the_embedded_judge_lets_answers_without_a_claim_pass(
+    embedded: trivet.Evaluator, action: Any, answer: str
+) -> None:
+    contexts = ["The mill was built in 1817. It is made of stone."]
+    guarded = trivet.guard(
+        [answer], "What does it cost?", contexts, on_unsupported=action, judge=embedded
+    )
+    assert ("".join(guarded), guarded.stopped) == (answer, False)
+
+
 def test_options_reach_the_judge() -> None:
     judge = WoodJudge()
     list(trivet.guard([], "Q?", "x", judge=judge, windows="all", threshold=0.3))
@@ -197,7 +262,9 @@ def test_the_embedded_bundle_judges_by_default(embedded: trivet.Evaluator) -> No
     contexts = ["The mill was built in 1817. It is made of stone."]
     answer = "The mill was built in 1817. It is made of wood."
     guarded = trivet.guard(iter(answer.split(" ")), "", contexts, on_unsupported="replace")
-    assert "".join(guarded).count("removed") == sum(not e.supported for e in guarded.events)
+    passed = "".join(guarded)
+    removed = sum(event.supported is False for event in guarded.events)
+    assert passed.count("removed") == removed > 0
     with pytest.raises(ExampleError, match="allow_empty_contexts"):
         trivet.guard([], "", [])
 

@@ -36,15 +36,13 @@ def test_spans_are_those_of_the_verdict(judge: Any, rows: Rows, verdicts: list[A
     assert sure == []
 
 
-def test_tokens_cover_the_answer(embedded: Any, rows: Rows, verdicts: list[Any]) -> None:
+def test_tokens_cover_the_answer(embedded: Any, rows: Rows) -> None:
     found = HallucinationDetector(embedded).predict(**call(rows[1]))
     assert "".join(token["token"] for token in found) == rows[1]["response"].replace(" ", "")
     threshold = embedded.bundle.info.thresholds.span
     assert all(1 - token["prob"] < threshold for token in found if token["pred"])
     assert any(token["pred"] for token in found)
     tokens = embedded.evaluate_tokens(**rows[1])
-    sentence = verdicts[1].sentences[0]
-    assert sum(t.support for t in tokens) / len(tokens) == pytest.approx(sentence.support, abs=1e-5)
     assert [rows[1]["response"][t.start : t.end] for t in tokens] == [t.text for t in tokens]
 
 

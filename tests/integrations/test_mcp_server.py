@@ -87,7 +87,7 @@ def test_explain_names_the_source_of_each_sentence(embedded: Evaluator) -> None:
     assert part.text == explanation(embedded.evaluate(**TEXTS))
     first, second = part.text.split('": "')[0], part.text.partition("A wizard")[2]
     assert "unsupported" in first
-    assert 'contexts[0]: "The mill was built of stone in 1817."' in part.text
+    assert '[1]: "The mill was built of stone in 1817."' in part.text
     assert "no context has its words" in second
 
 

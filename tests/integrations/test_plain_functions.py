@@ -12,10 +12,10 @@ from trivet.errors import ConfigError, ExampleError
 from trivet.integrations import haystack, trulens
 from trivet.integrations.deepeval import default_threshold
 from trivet.integrations.judge import score_columns
-from trivet.integrations.langsmith import evaluator
+from trivet.integrations.langchain import evaluator
 from trivet.integrations.llama_index import passing
 from trivet.integrations.mlflow import merged
-from trivet.integrations.ray import check_cpus
+from trivet.integrations.row_scoring import check_cpus
 from trivet.records import FailedEvaluation
 
 

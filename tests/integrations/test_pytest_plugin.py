@@ -32,7 +32,7 @@ def test_failures_show_the_spans_and_the_report_all_answers(tmp_path: Path) -> N
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8")
     assert result.returncode == 1, result.stdout + result.stderr
     assert "2 failed, 1 passed" in result.stdout
-    assert "is below the bundle's threshold" in result.stdout
+    assert "the answer is unsupported: faithfulness 0." in result.stdout
     assert "unsupported" in result.stdout and "[The king paid" in result.stdout
     assert "is below 1.01" in result.stdout
     lines = (tmp_path / "report.jsonl").read_text(encoding="utf-8").splitlines()

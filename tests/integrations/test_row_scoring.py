@@ -12,9 +12,7 @@ import pytest
 import trivet
 from tests.integrations.conftest import Rows
 from trivet.errors import DataError
-from trivet.integrations.ray import RowActor
-from trivet.integrations.row_scoring import COLUMNS, RowScoring
-from trivet.integrations.spark import frame_scorer
+from trivet.integrations.row_scoring import COLUMNS, RowActor, RowScoring, frame_scorer
 
 
 @pytest.fixture(scope="session")

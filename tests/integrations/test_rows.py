@@ -10,7 +10,7 @@ import pytest
 
 from tests.integrations.conftest import Rows
 from trivet.errors import DataError, ExampleError
-from trivet.integrations.rows import example, judge_rows, read_row
+from trivet.integrations.judge import example, judge_rows, read_row
 from trivet.records import Evaluation, FailedEvaluation
 
 

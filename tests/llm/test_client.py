@@ -19,9 +19,8 @@ from trivet.errors import ConfigError
 from trivet.llm import client as client_module
 from trivet.llm.budget import Budget, Price
 from trivet.llm.cache import AnswerCache
-from trivet.llm.chat import ChatRequest
+from trivet.llm.chat import BudgetError, ChatRequest, LlmError
 from trivet.llm.client import ChatClient
-from trivet.llm.errors import BudgetError, LlmError
 
 KEY = "sk-very-secret-0123456789"
 SCHEMA = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}

@@ -10,7 +10,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from trivet.backends.example_windows import Sizes, make_windows
+from trivet.backends.profiles import Sizes, make_windows
 from trivet.model.architecture import TrunkKind
 from trivet.model.exact_match_embedding import match_kinds
 from trivet.model.inference.rag_inference import inference_model

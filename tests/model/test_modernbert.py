@@ -14,9 +14,9 @@ from torch import Tensor
 from trivet.errors import ConfigError
 from trivet.model.inference.layer import Form
 from trivet.model.inference.modernbert import InferenceModernBert
+from trivet.model.multi_trunk import make_trunk
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk
-from trivet.model.trunk_kinds import make_trunk
 from trivet.training.initialization import initial_model
 
 

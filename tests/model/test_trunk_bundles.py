@@ -11,9 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from trivet.bundle.bundle import read_bundle, write_bundle
+from trivet.bundle.bundle import parse_info, read_bundle, write_bundle
 from trivet.bundle.model_card import render_card
-from trivet.bundle.schema import BundleInfo, parse_info
+from trivet.bundle.schema import BundleInfo
 from trivet.bundle.weights import load_rag_model
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import BundleError, ConfigError

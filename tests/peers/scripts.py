@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from typing import Any
 
 from tests.llm.scripted_endpoint import Script, ScriptedEndpoint
 from trivet.llm.client import ChatClient
-from trivet.peers import llm_claims, llm_ratings, tlm
+from trivet.peers import llm_claims, llm_ratings
 from trivet.peers.llm_peer import Judge, LlmPeer
 from trivet.peers.peer import PeerScore
 from trivet.records import RagExample
@@ -22,7 +21,6 @@ SENTENCES = ["The mill was built in 1817.", "It is made of wood."]
 JUDGES: dict[str, Judge] = {
     **llm_claims.JUDGES,
     **llm_ratings.JUDGES,
-    **{kind: functools.partial(tlm.trust, samples=n) for kind, n in tlm.SAMPLES.items()},
 }
 
 

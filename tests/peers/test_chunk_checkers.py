@@ -1,4 +1,4 @@
-"""MiniCheck, FactCG and AlignScore: the inputs and heads of their published code."""
+"""MiniCheck and FactCG: the inputs and heads of their published code."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ import transformers
 from tests.conftest import filled
 from tests.peers.conftest import roberta_config, roberta_tokenizer
 from trivet.errors import ConfigError
-from trivet.peers import alignscore, factcg, minicheck
-from trivet.peers.alignscore import chunks_of
-from trivet.peers.minicheck import MiniCheck
-from trivet.peers.peer import PeerSetup, load_peer
+from trivet.peers.chunk_checkers import MiniCheck, make_peer
+from trivet.peers.peer import PeerSetup
 from trivet.records import RagExample
 
 DOC, CLAIM = "The mill is old. It was built of stone.", "The mill is wide."
@@ -25,7 +23,7 @@ kinds = pytest.mark.parametrize("kind", ["roberta", "deberta", "flan-t5"])
 
 
 def minicheck_of(folders: dict[str, Path], kind: str) -> MiniCheck:
-    peer = minicheck.make_peer("minicheck", str(folders[kind]), PeerSetup())
+    peer = make_peer("minicheck", str(folders[kind]), PeerSetup())
     assert isinstance(peer, MiniCheck)
     return peer
 
@@ -83,7 +81,7 @@ def test_minicheck_keeps_line_breaks_and_drops_empty_lines(
 
 def test_factcg_asks_its_question(minicheck_checkpoints: dict[str, Path]) -> None:
     folder = str(minicheck_checkpoints["deberta"])
-    peer: Any = factcg.make_peer("factcg", folder, PeerSetup())
+    peer: Any = make_peer("factcg", folder, PeerSetup())
     text = (
         f"{DOC}\n\nChoose your answer: based on the paragraph above can we conclude that "
         f'"{CLAIM}"?\n\nOPTIONS:\n- Yes\n- No\nI think the answer is '
@@ -99,51 +97,11 @@ def test_factcg_asks_its_question(minicheck_checkpoints: dict[str, Path]) -> Non
     assert score.faithfulness == pytest.approx(min(both), abs=1e-6)
 
 
-@pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, Any]:
-    """Save a tiny AlignScore under the names of its checkpoint; return its encoder and head too."""
-    folder = tmp_path_factory.mktemp("alignscore")
+def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     encoder = filled(transformers.RobertaModel(roberta_config()))
-    head = filled(torch.nn.Linear(16, 3))
     state = {f"base_model.{name}": value for name, value in encoder.state_dict().items()}
-    state |= {f"tri_layer.{name}": value for name, value in head.state_dict().items()}
-    state |= {"bin_layer.bias": torch.zeros(2), "mlm_head.bias": torch.zeros(9)}
-    safetensors.torch.save_file(state, folder / "model.safetensors")
-    roberta_config().save_pretrained(folder)
-    roberta_tokenizer().save_pretrained(folder)
-    return folder, encoder, head
-
-
-def test_alignscore_is_the_mean_of_the_first_class_over_sentences(
-    published: tuple[Path, Any, Any],
-) -> None:
-    folder, encoder, head = published
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    expected = []
-    for claim in (CLAIM, "It is old."):
-        with torch.no_grad():
-            pooled = encoder(**tokenizer(DOC, claim, return_tensors="pt")).pooler_output
-            expected.append(head(pooled).softmax(-1)[0, 0].item())
-    score = alignscore.make_peer("alignscore", str(folder), PeerSetup()).score(EXAMPLE)
-    assert score.faithfulness == pytest.approx(sum(expected) / 2, abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("sentences", "words", "sizes"), [(4, 10, [4]), (4, 100, [2, 2]), (5, 100, [2, 2, 1])]
-)
-def test_alignscore_groups_equally_many_sentences(
-    sentences: int, words: int, sizes: list[int]
-) -> None:
-    sentence = " ".join(["Word", *["word"] * (words - 2), "word."])
-    chunks = chunks_of(" ".join([sentence] * sentences))
-    assert [chunk.count(".") for chunk in chunks] == sizes
-
-
-def test_alignscore_without_a_folder_says_what_it_needs() -> None:
-    with pytest.raises(ConfigError, match="alignscore:FOLDER"):
-        load_peer("alignscore", PeerSetup())
-
-
-def test_weights_of_another_model_are_refused(published: tuple[Path, Any, Any]) -> None:
+    safetensors.torch.save_file(state, tmp_path / "model.safetensors")
+    roberta_config().save_pretrained(tmp_path)
+    roberta_tokenizer().save_pretrained(tmp_path)
     with pytest.raises(ConfigError, match="is no RobertaForSequenceClassification"):
-        factcg.make_peer("factcg", str(published[0]), PeerSetup())
+        make_peer("factcg", str(tmp_path), PeerSetup())

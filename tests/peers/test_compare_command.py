@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from tests.llm.scripted_endpoint import Reply, ScriptedEndpoint, last_text
 from trivet.__main__ import app
-from trivet.peers import evaluator_peer
+from trivet.peers import built_in
 
 RUNNER = CliRunner()
 
@@ -58,7 +58,7 @@ def test_cheap_peers_and_a_file_are_compared_and_made_again_without_running(
     assert code == 0, text
     for name in ("overlap", "tfidf", "always-yes", "mine"):
         assert f"| {name} | 12 | 4 |" in text
-    monkeypatch.setattr(evaluator_peer, "make_peer", None)  # a call would fail
+    monkeypatch.setattr(built_in, "make_peer", None)  # a call would fail
     code, again = compare(data, tmp_path / "out", *arguments)
     assert code == 0
     tables = text.partition("Command:")[2].partition("\n")[2]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.peers.rows import row
-from trivet.peers.fingerprint import fingerprint
 from trivet.peers.peer import PeerSetup
+from trivet.peers.predictions import fingerprint
 from trivet.records import Labels, PublishedScores
 
 DEV = [row(number, number % 3 == 0) for number in range(4)]

@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from trivet.errors import ConfigError, ExampleError
-from trivet.peers.hhem import NAME, PROMPT, Hhem, make_peer
+from trivet.peers.entailment import HHEM, Hhem, make_peer
 from trivet.peers.peer import PeerSetup
 from trivet.records import RagExample
 
@@ -80,5 +80,4 @@ def test_a_missing_model_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_the_scores_of_the_model_card(pair: tuple[str, str], published: float) -> None:
-    assert PROMPT.startswith("<pad> ")
-    assert Hhem(NAME).read([pair])[0] == pytest.approx(published, abs=1e-3)
+    assert Hhem(HHEM).read([pair])[0] == pytest.approx(published, abs=1e-3)

@@ -26,9 +26,8 @@ from tests.peers.scripts import (
     verdicts,
 )
 from trivet.errors import ConfigError
-from trivet.llm.chat import ChatAnswer
+from trivet.llm.chat import ChatAnswer, LlmError
 from trivet.llm.client import ChatClient
-from trivet.llm.errors import LlmError
 from trivet.peers import llm_ratings
 from trivet.peers.llm_peer import LlmPeer, render, texts_of
 from trivet.peers.peer import PeerSetup, load_peer

@@ -37,13 +37,8 @@ def figures(
 ) -> dict[tuple[str, str | None, str], Figure]:
     found = measure_peers(ROWS, read_columns(ROWS, peers), peers, prices or {}, resamples=100)
     return {
-        (
-            one.measure,
-            one.judge,
-            ", ".join(filter(None, (one.source, one.generator, one.rows))),
-        ): one
+        (one.measure, one.judge, ", ".join(filter(None, (one.source, one.rows)))): one
         for one in found
-        if not one.length
     }
 
 
@@ -67,7 +62,7 @@ def test_measures_are_scikit_learns(both: dict[tuple[str, str | None, str], Figu
 def test_every_measure_of_a_data_set_has_an_interval(
     both: dict[tuple[str, str | None, str], Figure],
 ) -> None:
-    whole = [one for one in both.values() if one.source == "toy/pooled" and not one.generator]
+    whole = [one for one in both.values() if one.source == "toy/pooled"]
     assert len(whole) > 30
     assert [one.measure for one in whole if one.low is None or one.high is None] == []
 
@@ -201,21 +196,3 @@ def test_rows_without_any_verdict_label_are_refused() -> None:
     rows = [LabelledExample(RagExample("", ("c",), "r"), Labels(relevant=()), "s", "g")]
     with pytest.raises(DataError, match="none of the 1 rows says whether"):
         read_columns(rows, {"a": predicted(rows, [PeerScore(0.5)])})
-
-
-def test_thirds_by_words_are_measured_by_themselves() -> None:
-    rows = [
-        replace(one, example=replace(one.example, contexts=("word " * (n % 3 * 10 + 1),)))
-        for n, one in enumerate(ROWS)
-    ]
-    peers = {"a": predicted(rows, scored(FIRST))}
-    found = measure_peers(rows, read_columns(rows, peers), peers, {}, resamples=20)
-    areas = {
-        one.length: one.value
-        for one in found
-        if one.measure == "auroc" and one.length and one.source == "toy/pooled"
-    }
-    assert list(areas) == ["1: up to 12 words", "2: 13 to 19 words", "3: over 19 words"]
-    for part, area in enumerate(areas.values()):
-        own = slice(part, None, 3)
-        assert area == pytest.approx(roc_auc_score(WRONG[own], 1 - FIRST[own]))

@@ -1,4 +1,4 @@
-"""Provenance's selection and aggregation, by hand."""
+"""Provenance's sentences and claim, by hand."""
 
 from __future__ import annotations
 
@@ -11,91 +11,52 @@ import torch
 import transformers
 
 from trivet.errors import ConfigError, ExampleError
-from trivet.peers.hhem import Hhem
+from trivet.peers.entailment import Hhem
 from trivet.peers.peer import PeerSetup
-from trivet.peers.provenance import (
-    Aggregate,
-    Provenance,
-    Selection,
-    claim_of,
-    make_peer,
-    select,
-)
+from trivet.peers.provenance import Provenance, make_peer
 from trivet.records import RagExample
 
 EXAMPLE = RagExample(
     "How wide is it?", ("It is old. It is wide.", "It is red. It is new. It is tall. Why?"), "one"
 )
 RELEVANCE = np.array([0.1, 0.4, 0.05, 0.2, 0.15, 0.1])
+CLAIM = "The answer to question How wide is it? is one."
 SUPPORT = [0.3, 0.9, 0.2, 0.1, 0.6, 0.5]
 
 
-def peer(selection: Selection, aggregate: Aggregate, pairs: list[tuple[str, str]]) -> Provenance:
+def peer(pairs: list[tuple[str, str]]) -> Provenance:
     def support(asked: Sequence[tuple[str, str]]) -> np.ndarray:
         pairs.extend(asked)
         sentences = ["It is old.", "It is wide.", "It is red.", "It is new.", "It is tall.", "Why?"]
         return np.array([SUPPORT[sentences.index(sentence)] for sentence, _ in asked])
 
-    return Provenance(lambda question, texts: RELEVANCE, support, selection, aggregate, "")
+    return Provenance(lambda question, texts: RELEVANCE, support, "")
 
 
-@pytest.mark.parametrize(
-    ("selection", "chosen", "weights"),
-    [
-        ("top_k", [0, 1, 3, 4, 5], np.array([0.1, 0.4, 0.2, 0.15, 0.1]) / 0.95),
-        ("top_p", [0, 1, 3, 4, 5], np.array([0.1, 0.4, 0.2, 0.15, 0.1]) / 0.95),
-    ],
-)
-def test_sources_keep_their_order_and_weights_sum_to_one(
-    selection: Selection, chosen: list[int], weights: np.ndarray
-) -> None:
-    positions, shares = select(RELEVANCE, selection)
-    assert positions == chosen
-    np.testing.assert_allclose(shares, weights)
-
-
-@pytest.mark.parametrize(
-    ("relevance", "count"), [([9.0, 1.0], 1), ([8.9, 1.1], 2), ([0.0, 0.0, 0.0], 3), ([5.0], 1)]
-)
-def test_top_p_takes_the_fewest_that_hold_nine_tenths(relevance: list[float], count: int) -> None:
-    assert len(select(np.array(relevance), "top_p")[0]) == count
-
-
-@pytest.mark.parametrize(
-    ("aggregate", "faithfulness"),
-    [
-        ("max", 0.9),
-        ("min", 0.1),
-        ("weighted", (0.03 + 0.36 + 0.02 + 0.09 + 0.05) / 0.95),
-    ],
-)
-def test_aggregation(aggregate: Aggregate, faithfulness: float) -> None:
+def test_the_best_of_the_five_most_relevant_sentences_decides() -> None:
     pairs: list[tuple[str, str]] = []
-    score = peer("top_k", aggregate, pairs).score(EXAMPLE)
-    assert score.faithfulness == pytest.approx(faithfulness)
-    assert pairs[0][0] == "It is old."
-    assert {claim for _, claim in pairs} == {"The answer to question How wide is it? is one."}
-
-
-def test_the_claim_is_that_of_the_paper() -> None:
-    assert claim_of(EXAMPLE) == "The answer to question How wide is it? is one."
+    score = peer(pairs).score(EXAMPLE)
+    assert score.faithfulness == 0.9
+    assert [one["sentence"] for one in score.raw] == [0, 1, 3, 4, 5]
+    assert [one["support"] for one in score.raw] == [0.3, 0.9, 0.1, 0.6, 0.5]
+    assert {claim for _, claim in pairs} == {CLAIM}
 
 
 def test_contexts_without_sentences_are_refused() -> None:
     with pytest.raises(ExampleError, match="contexts are empty"):
-        peer("top_k", "max", []).score(RagExample("", (" ",), "one"))
+        peer([]).score(RagExample("", (" ",), "one"))
 
 
 def test_an_empty_response_is_refused_before_any_model_reads_it() -> None:
     pairs: list[tuple[str, str]] = []
     with pytest.raises(ExampleError, match="response is empty") as refused:
-        peer("top_k", "max", pairs).score(RagExample("Why?", EXAMPLE.contexts, " "))
+        peer(pairs).score(RagExample("Why?", EXAMPLE.contexts, " "))
     assert (refused.value.code, pairs) == ("empty_response", [])
 
 
-def test_an_unknown_selection_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"select \(top\) must be top_k or top_p"):
-        make_peer("provenance", "select=top", PeerSetup())
+def test_an_unknown_option_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"no option 'select'; there are reranker, encoder"):
+        make_peer("provenance", "select=top_p", PeerSetup())
 
 
 def test_the_models_of_the_paper_rank_by_one_logit_and_check_by_hhem(
@@ -120,7 +81,7 @@ def test_the_models_of_the_paper_rank_by_one_logit_and_check_by_hhem(
             for each in sentences
         ]
     chosen = sorted(np.argsort(logits)[1:])  # the five best, in their order
-    pairs = [(sentences[at], claim_of(EXAMPLE)) for at in chosen]
+    pairs = [(sentences[at], CLAIM) for at in chosen]
     assert score.faithfulness == pytest.approx(Hhem(str(hhem_checkpoint)).read(pairs).max())
     assert [each["sentence"] for each in score.raw] == chosen
 
@@ -128,10 +89,9 @@ def test_the_models_of_the_paper_rank_by_one_logit_and_check_by_hhem(
 def test_open_models_take_the_place_of_those_of_the_paper(
     bert_checkpoint: Path, nli_checkpoint: Path
 ) -> None:
-    argument = f"encoder={bert_checkpoint}:nli={nli_checkpoint}:aggregate=weighted"
+    argument = f"encoder={bert_checkpoint}:nli={nli_checkpoint}"
     found = make_peer("provenance", argument, PeerSetup())
     score = found.score(EXAMPLE)
     assert score.faithfulness is not None
-    assert sum(one["weight"] for one in score.raw) == pytest.approx(1)
     assert f"relevance by cosine of {bert_checkpoint}" in found.about
     assert f"support by {nli_checkpoint}" in found.about

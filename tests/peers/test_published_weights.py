@@ -5,14 +5,11 @@ A score that does not depend on the claim, or that counts the other way, fails h
 
 from __future__ import annotations
 
-import re
-import shutil
 from pathlib import Path
 
 import pytest
-import transformers
 
-from trivet.peers.factcg import NAME, FactCG
+from trivet.peers.chunk_checkers import NAME, FactCG
 from trivet.peers.local_model import load_classifier
 from trivet.peers.peer import PeerSetup, load_peer
 from trivet.records import RagExample
@@ -51,17 +48,6 @@ def flags(peer: str) -> list[bool | None]:
 )
 def test_only_the_unsupported_claim_is_flagged(peer: str) -> None:
     assert flags(peer) == [False, True]
-
-
-def test_alignscore_in_the_folder_that_the_page_makes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    checkpoint = transformers.utils.hub.cached_file("yzha/AlignScore", "AlignScore-base.ckpt")
-    shutil.copy(str(checkpoint), "AlignScore-base.ckpt")
-    code = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    exec(code[0], {})
-    assert flags("alignscore:alignscore") == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from trivet.batch.errors import OutputLockedError, RunChangedError
 from trivet.batch.output import Output
 from trivet.batch.settings import Shard
 from trivet.errors import ConfigError, DataError
-from trivet.llm.errors import LlmError
+from trivet.llm.chat import LlmError
 from trivet.peers.peer import Peer, PeerScore, SentenceScore
 from trivet.peers.predictions import digest_rows, read_predictions
 from trivet.peers.run import Run, run_peer

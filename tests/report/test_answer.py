@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import pairwise
 
@@ -45,13 +46,13 @@ def test_by_hand() -> None:
     ]
     spans = [UnsupportedSpan(4, 14, "two. Three", 0.7), UnsupportedSpan(15, 19, "four", 0.8)]
     found = [
-        (one.verdict and one.verdict.support, [(p.text, p.probability, p.ends) for p in one.pieces])
+        (one.verdict and one.verdict.support, [(p.text, p.marked) for p in one.pieces])
         for one in cut_response(text, sentences, spans)
     ]
     assert found == [
-        (0.9, [("One ", None, False), ("two.", 0.7, False)]),
-        (None, [(" ", 0.7, False)]),
-        (0.2, [("Three", 0.7, True), (" ", None, False), ("four", 0.8, True), (".", None, False)]),
+        (0.9, [("One ", False), ("two.", True)]),
+        (None, [(" ", True)]),
+        (0.2, [("Three", True), (" ", False), ("four", True), (".", False)]),
     ]
 
 
@@ -69,9 +70,10 @@ def test_a_rebuilt_text_holds_its_spans(text: str, cuts: list[int]) -> None:
 def test_a_notebook_shows_the_answer_and_runs_nothing() -> None:
     html = read_evaluation(make_row().verdict or {})._repr_html_()
     assert "It was built of stone in 1817." in html
-    assert 'class="tv-unsupported tv-b8"' in html
+    assert 'class="tv-unsupported"' in html
     assert "<script" not in html and "<html" not in html
     assert html.lstrip().startswith('<div class="tv">')
+    assert '<p class="tv-verdict tv-bad">unsupported</p>' in html
 
 
 RESPONSE = "It is of stone. It was built in 1871. I hope this helps!"
@@ -107,21 +109,22 @@ def test_a_notebook_tells_supported_from_unsupported_and_from_no_claim() -> None
 @pytest.mark.parametrize(
     ("reason", "found_at", "instead", "said"),
     [
-        ("not_supported", None, None, " · no context supports this"),
+        ("not_supported", None, None, ": no context supports it"),
+        ("value_not_in_contexts", None, None, ": not in the contexts"),
         (
             "value_not_in_contexts",
             None,
             ContextSpan(0, 16, 20),
-            " · no context has this value; instead: 1817[2]",
+            ": not in the contexts; 1817 is [1]",
         ),
         (
             "value_of_another_passage",
             ContextSpan(1, 14, 18),
             ContextSpan(0, 16, 20),
-            " · the value of another passage; found there: 1871[1]; instead: 1817[2]",
+            ": only in another passage, [2]; 1817 is [1]",
         ),
         # Of a verdict file that someone else wrote.
-        ("value_of_another_passage", ContextSpan(9, 0, 4), None, "; found there: "),
+        ("value_of_another_passage", ContextSpan(9, 0, 4), None, ": not in the sources of its"),
     ],
 )
 def test_a_notebook_says_why_a_span_is_unsupported(
@@ -130,13 +133,14 @@ def test_a_notebook_says_why_a_span_is_unsupported(
     html = with_value(reason, found_at, instead)._repr_html_()
     line = html.partition('<p class="tv-reason"')[2].partition("</p>")[0]
     text = "".join(piece.partition(">")[2] for piece in f"<{line}".split("<"))
-    assert text.startswith("marked text · " if reason == "not_supported" else "1871 · ")
+    assert text.startswith("marked text: " if reason == "not_supported" else "1871: ")
     assert said in text
     links = {own["href"][1:] for tag, own in Page(html).tags if tag == "a"}
     places = {own["id"] for _, own in Page(html).tags if "id" in own}
     assert links == places  # each number leads to a sentence of a context
-    assert 'data-source="1">The dam is of 1871.' in html
-    assert 'data-source="2">It was built in 1817.' in html
+    numbers = re.findall(r'-(\d)-1" data-places="[^"]*">\[(\d)\]<', html)
+    assert numbers and all(place == number for place, number in numbers)
+    assert '-1-1">It was built in 1817.' in html and '-2-1">The dam is of 1871.' in html
 
 
 def test_the_marked_text_that_is_no_value_has_one_line() -> None:
@@ -144,7 +148,7 @@ def test_the_marked_text_that_is_no_value_has_one_line() -> None:
     rest = [UnsupportedSpan(a, b, RESPONSE[a:b], 0.8) for a, b in ((16, 22), (23, 28))]
     html = replace(verdict, unsupported=(*rest, *verdict.unsupported))._repr_html_()
     assert html.count('tv-reason"') == 2
-    assert "other marked text</mark> · no context supports this" in html
+    assert "other marked text</mark>: no context supports it" in html
 
 
 @pytest.mark.parametrize("text", [*PAYLOADS, "a\ud800b", "\udfff"])
@@ -159,3 +163,28 @@ def test_hostile_values_beside_a_reason_stay_texts(text: str) -> None:
     tags = {tag for tag, _ in Page(html).tags}
     assert tags <= set("div style p span b i mark sub sup a details summary".split())  # noqa: SIM905
     assert not [name for _, own in Page(html).tags for name in own if name.startswith("on")]
+
+
+def test_sources_in_one_context_share_its_number() -> None:
+    contexts = ("The mill of stone. Its date is 1817.", "It is red.")
+    verdict = verdict_on(contexts, "The stone mill of 1817.", 0.9, None)
+    first = (
+        ContextSentence(0, 18, "The mill of stone.", 0.5, 0.5),
+        ContextSentence(19, 36, "Its date is 1817.", 0.5, 0.5),
+    )
+    verdict = replace(
+        verdict, contexts=(replace(verdict.contexts[0], sentences=first), verdict.contexts[1])
+    )
+    html = verdict._repr_html_()
+    places = re.findall(r'data-places="([^"]*)">\[(\d)\]<', html)
+    assert [(len(found.split()), number) for found, number in places] == [(2, "1")]
+    assert html.count('class="tv-s tv-r5 tv-u5" data-n="0.50·0.50" id="') == 2
+
+
+def test_an_abstention_that_a_context_answers_is_reported() -> None:
+    text = "The passages do not say."
+    verdict = verdict_on(("It was built in 1817.",), text, 0.1, None)
+    denial = SentenceVerdict(0, len(text), text, 0.1, False, abstains=True)
+    span = UnsupportedSpan(0, len(text), text, 0.9)
+    html = replace(verdict, sentences=(denial,), unsupported=(span,))._repr_html_()
+    assert f"{text}</mark>: says that there is no answer, but a context has one" in html

@@ -12,7 +12,7 @@ from tests.report.rows import make_row
 from trivet.errors import ConfigError, DataError
 from trivet.records import FailedEvaluation
 from trivet.report.comparison_page import Pairing, pair, render_comparison
-from trivet.report.tally import Limits, tally
+from trivet.report.tally import tally
 from trivet.report.verdict_files import VerdictRow
 
 NAMES = ("old", "new")
@@ -34,7 +34,7 @@ def run(change: Callable[[int], float]) -> list[VerdictRow]:
 
 
 def paired(first: list[VerdictRow], second: list[VerdictRow]) -> Pairing:
-    return pair(tally(first, Limits()), tally(second, Limits()))
+    return pair(tally(first), tally(second))
 
 
 def test_differences_kinds_and_cards() -> None:
@@ -44,15 +44,15 @@ def test_differences_kinds_and_cards() -> None:
     row = re.findall(r"(?:</span>|</small>)([^<]*)(?:</td>| <small>)", scores)[:8]
     assert row[:4] == ["faithfulness", "0.450", "0.475", "+0.025"]
     assert row[5:] == ["9", "3", "12"]
-    kinds = page.partition("<h2>Kinds of failure</h2>")[2].partition("</section>")[0]
-    assert re.findall(r"</span>([^<]*)</td>", kinds)[:5] == ["made up", "12", "3", "0", "9"]
+    kinds = page.partition("<h2>Verdicts</h2>")[2].partition("</section>")[0]
+    assert re.findall(r"</span>([^<]*)</td>", kinds)[:5] == ["unsupported", "12", "3", "0", "9"]
     assert "<h2>B - A by topic</h2>" in page
     cards = page.partition('<div id="answers">')[2]
     assert re.findall(r"<h3>row \d+ · (q\d+)", cards)[:2] == ["q3", "q2"]
     assert 'data-scores="-0.3000 0.0000 0.0000 0.0000"' in cards
     text = re.sub(r"<su.*?</su.>|<[^>]*>", "", cards)
     assert "Answer 3 at 0.0." in text and "Answer 3 at -0.3." in text
-    assert "no longer made up" in cards
+    assert "no longer unsupported" in cards
     assert cards.count("<article") == 8
 
 

@@ -74,7 +74,7 @@ def test_filters_orders_and_keys(tab: Tab, tmp_path: Path) -> None:
         tab.ask(f"(f => {{ f.elements['{name}'].value = '{value}'; f.{change}; }})({form})")
 
     assert tab.ask(f"{form}.hidden") is False
-    tab.ask(f"{form}.elements.kind[1].click()")  # made up: faithfulness below one half
+    tab.ask(f"{form}.elements.kind[1].click()")  # unsupported: faithfulness below one half
     assert tab.ask(shown) == "15 of 30"
     choose("most", "0.1")
     assert tab.ask(shown) == "3 of 30"
@@ -147,11 +147,11 @@ def test_a_click_or_a_tap_leads_to_the_first_source(tab: Tab, tmp_path: Path, mo
 def test_a_notebook_marks_sources_without_a_script(tab: Tab, tmp_path: Path) -> None:
     html = to_html(read_evaluation(make_row().verdict or {}))
     tab.open(f"<!doctype html>{html}", tmp_path / "page.html")
-    style = "getComputedStyle(document.querySelector('[data-source]')).outlineStyle"
+    style = "getComputedStyle(document.querySelector('.tv-s[id]')).outlineStyle"
     assert tab.ask(style) == "none"
     tab.ask("document.querySelector('.tv-sentence a').focus()")
     assert tab.ask(style) == "solid"
-    assert tab.ask("document.querySelector('[data-source]').checkVisibility()") is True
+    assert tab.ask("document.querySelector('.tv-s[id]').checkVisibility()") is True
     assert tab.ask("document.scripts.length") == 0
 
 
@@ -175,9 +175,11 @@ def test_paper_phone_and_dark(tab: Tab, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     tab.open(render_verdicts(ROWS, {"bundle": "tiny"}), file)
     wide = "document.documentElement.scrollWidth <= window.innerWidth"
-    for width in (1280, 390):
+    top = "document.querySelector('#answers > article').getBoundingClientRect().top"
+    for width, screens in ((1280, 1), (390, 2)):
         tab.size(width, 800, mobile=width < 500)
         assert tab.ask(wide) is True, width
+        assert tab.ask(top) < screens * 800, width  # answers come before the figures
     tab.send("Emulation.clearDeviceMetricsOverride")
     colour = "getComputedStyle(document.body).backgroundColor"
     light = tab.ask(colour)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from tests.report.rows import make_row
 from trivet.__main__ import app
-from trivet.errors import ConfigError, DataError
+from trivet.errors import DataError
 
 
 @pytest.fixture
@@ -37,8 +37,9 @@ def test_one_file_becomes_a_page(verdicts: Path, tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert "Verdicts: verdicts.jsonl" in text and text.count("<article") == 3
     assert "<h2>By model</h2>" in text
-    run(verdicts, "--out", page, "--low", "faithfulness=0.45", "--low", "relevance=0.2")
-    assert "faithfulness below 0.45" in page.read_text(encoding="utf-8")
+    assert "4 of 8 answers unsupported" in text
+    run(verdicts, "--out", page, "--threshold", "0.35")
+    assert "3 of 8 answers unsupported" in page.read_text(encoding="utf-8")
 
 
 def test_two_files_are_compared(verdicts: Path, tmp_path: Path) -> None:
@@ -54,9 +55,9 @@ def test_two_files_are_compared(verdicts: Path, tmp_path: Path) -> None:
     [
         ("--out nowhere/page.html", DataError, "there is no folder nowhere"),
         ("--out verdicts.jsonl", DataError, "would overwrite an input of the report"),
-        ("--low trust=0.5", ConfigError, "no score 'trust'"),
+        ("--shown -1", AssertionError, "must be at least 0"),
         ("--data a --data b", DataError, "1 verdict files and 2 logs were given"),
-        ("--low relevance=low", AssertionError, "must be SCORE=LIMIT"),
+        ("--threshold 70", AssertionError, "write 0.70 for 70 %"),
     ],
 )
 def test_wrong_requests_are_refused(

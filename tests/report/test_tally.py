@@ -1,6 +1,8 @@
-"""Every row is counted once: scores, failures, kinds of failure and groups."""
+"""Every row is counted once: scores, failures, verdicts and groups."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,8 +10,8 @@ import pytest
 from tests.report.rows import make_row
 from trivet.errors import ConfigError, DataError
 from trivet.records import FailedEvaluation
-from trivet.report.tally import CONTEXT_IGNORED, MADE_UP, RETRIEVAL_POOR, Limits, tally
-from trivet.verdict_json import SCORES
+from trivet.report.tally import tally
+from trivet.report.wording import ABSTAINS, NO_RESPONSE, POSSIBLY, SUPPORTED, UNSUPPORTED
 
 
 def test_scores_failures_and_kinds() -> None:
@@ -21,11 +23,11 @@ def test_scores_failures_and_kinds() -> None:
         make_row(4, 0.8, relevance="high"),
         make_row(7, 0.8, texts=False),
     ]
-    found = tally(rows, Limits())
+    found = tally(rows)
     assert found.rows.tolist() == [1, 2, 3, 4, 7]
     assert found.failed.tolist() == [False, False, True, True, False]
     np.testing.assert_array_equal(found.scores["faithfulness"], [0.2, *[np.nan] * 3, 0.8])
-    assert found.kinds[MADE_UP].tolist() == [True, False, False, False, False]
+    assert found.kinds[UNSUPPORTED].tolist() == [True, False, False, False, False]
     assert found.codes == {"empty_contexts": 1, "bad_verdict": 1}
     assert found.failures[0] == (3, failed)
     assert "relevance is 'high'" in found.failures[1][1].message
@@ -43,21 +45,21 @@ def test_columns_divide_the_rows() -> None:
         )
         for n in range(30)
     ]
-    found = tally(rows, Limits())
+    found = tally(rows)
     by_name = {column.name: column for column in found.columns}
     assert list(by_name) == ["model", "late"] and list(found.wide) == ["name"]
     assert by_name["model"].values == ["big", "small"]  # the frequent one first
     assert by_name["model"].codes.tolist() == [0 if n % 3 else 1 for n in range(30)]
     assert by_name["late"].codes[:21].tolist() == [-1] * 21
     assert set(by_name["late"].values) == {"true", "false"}
-    asked = tally(rows, Limits(), by=("same",)).columns
+    asked = tally(rows, by=("same",)).columns
     assert [column.values for column in asked] == [["1"]]
     with pytest.raises(DataError, match=r"'prompt' is in no row; columns .*: model, name, same"):
-        tally(rows, Limits(), by=("prompt",))
+        tally(rows, by=("prompt",))
     with pytest.raises(DataError, match="column 'name' has more than 20 values"):
-        tally(rows, Limits(), by=("name",))
+        tally(rows, by=("name",))
     with pytest.raises(DataError, match="there is no row to report"):
-        tally([], Limits())
+        tally([])
 
 
 @pytest.mark.parametrize(
@@ -74,37 +76,37 @@ def test_groups_are_sorted_as_numbers_if_they_have_some(
     values: list[object], shown: list[str]
 ) -> None:
     rows = [make_row(n, metadata={"group": value}) for n, value in enumerate(values, start=1)]
-    (column,) = tally(rows, Limits()).columns
+    (column,) = tally(rows).columns
     assert column.values == shown
     assert [shown[code] for code in column.codes] == [str(value) for value in values]
 
 
 @pytest.mark.parametrize(
-    ("scores", "adherent", "kinds"),
+    ("faithfulness", "fields", "kinds"),
     [
-        ((0.9, 0.5, 0.5, 0.9), True, ()),
-        ((0.9, 0.5, 0.5, 0.9), False, (MADE_UP,)),
-        ((0.4, 0.5, 0.5, 0.9), None, (MADE_UP,)),
-        ((0.1, 0.5, 0.5, 0.9), True, ()),
-        ((0.9, 0.05, 0.01, 0.1), True, (RETRIEVAL_POOR,)),
-        ((0.9, 0.5, 0.01, 0.9), True, (CONTEXT_IGNORED,)),
-        ((0.9, 0.5, 0.5, 0.1), True, (CONTEXT_IGNORED,)),
-        ((0.1, 0.05, 0.5, 0.9), False, (MADE_UP, RETRIEVAL_POOR)),
-        ((None, 0.5, None, None), None, ()),
-        ((None, None, None, None), None, ()),
+        (0.9, {"adherent": True}, {SUPPORTED}),
+        (0.9, {"adherent": False}, {UNSUPPORTED}),
+        (0.4, {"adherent": False, "threshold": 0.5}, {UNSUPPORTED}),
+        (0.46, {"adherent": False, "threshold": 0.5}, {UNSUPPORTED, POSSIBLY}),
+        (0.46, {"adherent": True, "threshold": 0.5}, {SUPPORTED}),  # one sentence carries it
+        (0.4, {"adherent": None}, {UNSUPPORTED}),
+        (0.6, {"adherent": None, "threshold": 0.7}, {UNSUPPORTED}),
+        (0.9, {"adherent": True, "abstains": True}, {SUPPORTED, ABSTAINS}),
+        (None, {"adherent": None, "threshold": 0.5}, {NO_RESPONSE}),
+        (None, {"adherent": None}, set()),
     ],
 )
-def test_kinds_of_failure(
-    scores: tuple[float | None, ...], adherent: bool | None, kinds: tuple[str, ...]
+def test_kinds_of_answers(
+    faithfulness: float | None, fields: dict[str, Any], kinds: set[str]
 ) -> None:
-    assert Limits().kinds(dict(zip(SCORES, scores, strict=True)), adherent) == kinds
+    counted = tally([make_row(1, faithfulness, **fields)])
+    assert {kind for kind, found in counted.kinds.items() if found[0]} == kinds
 
 
-def test_a_given_limit_replaces_the_bundle_s_and_a_wrong_one_is_refused() -> None:
-    limits = Limits.from_words({"faithfulness": 0.7})
-    assert limits.kinds(dict.fromkeys(SCORES, 0.6), adherent=True) == (MADE_UP,)
-    assert "faithfulness below 0.7" in limits.meanings()[MADE_UP]
-    with pytest.raises(ConfigError, match="no score 'trust'; the scores are faithfulness,"):
-        Limits.from_words({"trust": 0.5})
-    with pytest.raises(ConfigError, match=r"the limit of relevance is 2; it must lie in \[0, 1\]"):
-        Limits.from_words({"relevance": 2.0})
+def test_a_given_threshold_replaces_the_verdicts_and_a_wrong_one_is_refused() -> None:
+    rows = [make_row(1, 0.6, adherent=True), make_row(2, 0.68, adherent=True)]
+    counted = tally(rows, 0.7)
+    assert counted.kinds[UNSUPPORTED].tolist() == [True, True]
+    assert counted.kinds[POSSIBLY].tolist() == [False, True]
+    with pytest.raises(ConfigError, match=r"the threshold is 2; it must lie in \[0, 1\]"):
+        tally(rows, 2.0)

@@ -34,7 +34,7 @@ def test_rich_shows_a_verdict_without_control_characters_or_markup() -> None:
     row = make_row(response="The \x1b]0;x\x07 mill [b].", contexts=("It [red]is[/red] \x1b[2J",))
     text = printed(read_evaluation(row.verdict or {}))
     assert "\x1b" not in text and "\x07" not in text
-    for words in ("not adherent", "0.250    not supported", "mill [b]", "[red]is[/red]"):
+    for words in ("0.400  unsupported", "0.250    unsupported", "mill [b]", "[red]is[/red]"):
         assert words in text
     for note in ("7 tokens of the question", "read in 2 chunks", "1 characters could not be"):
         assert note in text
@@ -68,12 +68,12 @@ def test_each_sentence_is_followed_by_its_sources(supported: bool, name: str) ->
     lines = [line.rstrip().split(maxsplit=1) for line in printed(verdict).splitlines()]
     place = next(n for n, line in enumerate(lines) if line and line[-1].endswith(texts[0]))
     assert lines[place + 1 : place + 3] == [
-        [name, f"[0] {CONTEXTS[0]}"],
-        [name, f"[2] {CONTEXTS[2]}"],
+        [name, f"[1] {CONTEXTS[0]}"],
+        [name, f"[3] {CONTEXTS[2]}"],
     ]
     assert lines[place + 3][-1].endswith(texts[1])
     assert lines[place + 4][-1].endswith(texts[2])
-    assert lines[place + 5] == [name, f"[1] {CONTEXTS[1]}"]
+    assert lines[place + 5] == [name, f"[2] {CONTEXTS[1]}"]
 
 
 def test_a_long_response_shows_the_best_source_of_each_sentence() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from tests.report.rows import make_row
 from trivet.errors import DataError
+from trivet.measures.figures import ErrorRates
 from trivet.report.verdict_files import VerdictFile, VerdictRow, read_run_facts
 
 
@@ -122,6 +124,16 @@ def test_the_facts_of_a_run(tmp_path: Path) -> None:
     for damaged in ("{", "[]", '{"input": 3, "settings": [], "bundle": null}'):
         out.with_name("v.jsonl.run.json").write_text(damaged, encoding="utf-8")
         assert read_run_facts(out).input is None
+
+
+def test_the_errors_of_the_judge_are_read_and_damaged_ones_left_out(tmp_path: Path) -> None:
+    out = tmp_path / "v.jsonl"
+    rates = ErrorRates("ragtruth/QA", "dev", 297, 24, 212, 125)
+    damaged = [asdict(rates) | {"found": "many"}, {"data": "x"}, 3]
+    write_record(out, tmp_path / "log.jsonl", bundle={"errors": [asdict(rates), *damaged]})
+    assert read_run_facts(out).errors == (rates,)
+    write_record(out, tmp_path / "log.jsonl", bundle={"errors": "none"})
+    assert read_run_facts(out).errors == ()
 
 
 def test_parquet(tmp_path: Path) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.report.rows import make_row
 from trivet.errors import ConfigError
+from trivet.measures.figures import ErrorRates
 from trivet.records import FailedEvaluation
-from trivet.report.tally import Limits, tally
+from trivet.report.groups import read_labels
+from trivet.report.tally import tally
 from trivet.report.verdict_files import VerdictRow
 from trivet.report.verdicts_page import render_verdicts, worst
 
@@ -48,22 +51,31 @@ def test_each_score_has_its_worst_among_the_shown() -> None:
         make_row(14, 0.98, id_="q14", completeness=0.01),
         make_row(15, None, id_="q15", utilization=0.01),
     ]
-    places = worst(tally(rows, Limits()), 4)
+    places = worst(tally(rows), 4)
     assert [rows[place].id for place in places] == ["q1", "q14", "q13", "q15"]
 
 
 def test_an_answer_shows_its_spans_sentences_contexts_and_what_was_cut() -> None:
     page = render_verdicts([make_row(context_ids=("doc-7",))], ABOUT)
     card = page.partition('<div id="answers">')[2]
-    assert re.search(r"<mark[^>]*>was built <sub[^>]*>0.83</sub></mark>", card)
-    assert "✗ 0.25" in card
-    assert "contexts[0] · doc-7" in card
-    source = 'class="tv-s tv-r3 tv-u2" data-n="0.35·0.21" id="row-1-1" data-source="1"'
+    assert '<mark class="tv-unsupported">was built </mark>' in card
+    assert "✗ 0.25" in card and "0.83" not in card  # one number for a sentence
+    assert "[1] · doc-7" in card
+    source = 'class="tv-s tv-r3 tv-u2" data-n="0.35·0.21" id="row-1-1-1"'
     assert f"{source}>It was built of stone in 1817." in card
-    assert '<a href="#row-1-1">[1]</a>' in card
+    assert '<a href="#row-1-1-1" data-places="row-1-1-1">[1]</a>' in card
     for note in ("3 windows of 512 tokens", "7 tokens of the question", "read in 2 chunks"):
         assert note in card
-    assert '<span class="kind">made up</span>' in card
+    assert '<span class="kind">unsupported</span>' in card
+
+
+def test_a_page_says_which_heads_the_bundle_lacks() -> None:
+    missing: dict[str, Any] = dict.fromkeys(("relevance", "utilization", "completeness"))
+    page = render_verdicts([make_row(**missing)], ABOUT)
+    assert "No row has relevance and utilization and completeness: the bundle has no head" in page
+    assert "the bundle has no head for relevance and utilization" in page
+    row = make_row(response="", utilization=None, completeness=None)
+    assert "the bundle has no head" not in render_verdicts([make_row(), row], ABOUT)
 
 
 def test_the_sources_of_a_sentence_are_its_evidence_not_the_shared_words() -> None:
@@ -74,7 +86,8 @@ def test_the_sources_of_a_sentence_are_its_evidence_not_the_shared_words() -> No
         row, verdict={**(row.verdict or {}), "sentences": [sentence | {"evidence": evidence}]}
     )
     page = render_verdicts([row], ABOUT)
-    assert re.findall(r'data-source="1">([^<]*)<', page) == ["So says the sign."]
+    assert re.findall(r'id="row-1-2-1">([^<]*)<', page) == ["So says the sign."]
+    assert 'data-places="row-1-2-1">[2]</a>' in page
 
 
 def test_groups_stand_side_by_side() -> None:
@@ -93,18 +106,97 @@ def test_the_page_opens_with_what_to_do_and_ends_with_the_run() -> None:
     ]
     page = render_verdicts(rows, ABOUT, remarks=["The run is not finished."])
     titles = re.findall(r"<h2>(.*?)</h2>", page)
-    assert titles[:2] == ["What to do", "Scores"] and titles[-1] == "The run"
+    assert titles[:3] == ["What to do", "Answers, the worst first", "Verdicts"]
+    assert titles[-1] == "The run"
     advice = page.partition("<h2>What to do</h2>")[2].partition("</section>")[0]
     found = re.findall(r"<p>(.*?)</p>", advice)
     assert found[0] == "The run is not finished."
-    assert found[1].startswith("20 of 40 answers (50 %, made up) have a sentence that no context")
-    assert found[2].startswith("By top_k, faithfulness is lowest for 5 (0.10) and highest for 10")
-    assert len(found) == 3
+    assert found[1].startswith(
+        "20 of 40 answers unsupported: mill, mill, mill, mill, mill and 15 more. Read them"
+    )
+    assert found[2].startswith("How often this judge errs was not measured")
+    assert found[3].startswith("By top_k, faithfulness is lowest for 5 (0.10) and highest for 10")
+    assert len(found) == 4
 
 
 def test_a_run_without_failures_leaves_nothing_to_do() -> None:
     page = render_verdicts([make_row(1, 0.9)], ABOUT)
-    assert "Nothing: none of the 1 answers has a kind of failure." in page
+    assert "Nothing: none of 1 answer is unsupported." in page
+
+
+ERRORS = (
+    ErrorRates("search", "dev", 500, 40, 300, 200),
+    ErrorRates("ragtruth/QA", "dev", 297, 24, 212, 125),
+    ErrorRates("ragbench/hagrid", "dev", 50, 2, 10, 4),
+    ErrorRates("long_answers", "dev", 400, 60, 200, 150),
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "domain"),
+    [
+        ({}, "ragtruth/QA"),
+        ({"citations": {"marks": [], "precision": 1.0, "recall": None}}, "search"),
+        ({"sentences": [{"start": 0, "end": 1, "text": "x"}] * 9}, "long_answers"),
+    ],
+)
+def test_how_often_the_judge_errs_is_that_of_the_nearest_domain(
+    change: dict[str, Any], domain: str
+) -> None:
+    page = render_verdicts([make_row(**change)], ABOUT, errors=ERRORS)
+    assert f"The judge errs: on {domain} (dev), the nearest" in page
+    if not change:
+        assert "found 125 of 212 unsupported answers, and called 24 of 297 supported ones" in page
+
+
+def test_answers_near_the_threshold_are_possibly_unsupported() -> None:
+    rows = [make_row(n, score, id_=f"q{n}", threshold=0.5) for n, score in ((1, 0.2), (2, 0.46))]
+    page = render_verdicts(rows, ABOUT)
+    assert "2 of 2 answers unsupported (1 of them possibly): q1, q2." in page
+    labels = re.findall(r'<span class="kind">(.*?)</span>', page)
+    assert labels == ["unsupported", "possibly unsupported"]
+    chosen = re.findall(r'data-kinds="([\d ]*)"', page)
+    assert chosen == ["0", "0 1"]  # the filter for unsupported answers shows both
+
+
+def test_abstentions_and_rows_without_a_response_are_counted() -> None:
+    rows = [make_row(1, 0.9, abstains=True), make_row(2, 0.8), make_row(3, None, threshold=0.5)]
+    page = render_verdicts(rows, ABOUT)
+    assert "1 of 2 answers abstain (50%)" in page
+    assert "1 row without a response: relevance alone." in page
+    part = page.partition("<h2>Verdicts</h2>")[2].partition("</section>")[0]
+    found = re.findall(
+        r"<tr>\s*<td[^>]*>.*?</span>(.*?)</td>\s*<td[^>]*>.*?</span>(.*?)</td>", part
+    )
+    assert found == [("supported", "2"), ("abstains", "1"), ("no response", "1")]
+
+
+def test_a_column_of_labels_has_a_confusion_table() -> None:
+    said = [("right", 0.9), ("right", 0.2), ("wrong", 0.1), ("wrong", 0.8), ("wrong", 0.3)]
+    rows = [make_row(n, score, metadata={"gold": label}) for n, (label, score) in enumerate(said)]
+    page = render_verdicts(rows, ABOUT)
+    part = page.partition("<h2>By gold</h2>")[2].partition("</section>")[0]
+    assert "3 of 5 verdicts agree with it" in part
+    assert "Of 3 answers labelled unsupported 2 were judged so" in part
+    assert "of 2 labelled supported 1 were judged unsupported" in part
+    cells = re.findall(r"</span>([^<]*)</td>", part)
+    assert cells[:5] == ["wrong", "3", "0", "2", "1"]
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "read"),
+    [
+        ("gold", ["true", "false"], [True, False]),
+        ("hallucinated", ["1", "0"], [False, True]),
+        ("verdict of Eva", ["right", "wrong"], [True, False]),
+        ("cached", ["true", "false"], None),
+        ("label", ["true", "maybe"], None),
+    ],
+)
+def test_labels_are_told_from_other_columns(
+    column: str, values: list[str], read: list[bool] | None
+) -> None:
+    assert read_labels(column, values) == read
 
 
 def test_without_texts_the_page_says_so_and_shows_the_sentences() -> None:

@@ -34,7 +34,7 @@ from trivet.configs.loading import load_config
 from trivet.errors import DivergedError
 from trivet.records import LabelledExample, Labels, RagExample
 from trivet.train import train
-from trivet.training.divergence import stop_if_diverged
+from trivet.training.checkpoints import stop_if_diverged
 from trivet.training.lightning_module import RagTraining
 from trivet.training.validation import ValidationMeasures
 

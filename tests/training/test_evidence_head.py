@@ -15,7 +15,8 @@ from tests.training.conftest import MILL, PAIRS, ConfigOf, log_of, row
 from trivet.bundle.bundle import Bundle, add_files, read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.bundle.weights import load_rag_model
-from trivet.calibrate import Choices, calibrate
+from trivet.calibrate import calibrate
+from trivet.calibration.bundle_thresholds import Choices
 from trivet.errors import ConfigError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.export import export_onnx

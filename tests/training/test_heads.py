@@ -9,7 +9,8 @@ import pytest
 from tests.training.conftest import MILL, ConfigOf, log_of
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.weights import load_rag_model
-from trivet.calibrate import Choices, calibrate
+from trivet.calibrate import calibrate
+from trivet.calibration.bundle_thresholds import Choices
 from trivet.errors import BackendError, BundleError, ConfigError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.export import export_onnx
@@ -96,27 +97,6 @@ def test_nli_weights_without_a_support_head_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=r"init: nli .*\(relevance\)"):
         train(config_of(tmp_path, "heads=[relevance]", "encoder.init=nli"))
-
-
-def test_adapters_are_trained_and_stored_as_separate_weights(
-    tmp_path: Path, config_of: ConfigOf
-) -> None:
-    sizes = ("encoder.trunk=lora", "encoder.lora_rank=2")
-    overrides = (*sizes, "optim.epochs=1", "optim.checkpoint_layers=true")
-    config = config_of(tmp_path / "run", *overrides)
-    parameters = plan(config).splitlines()[0]
-    bundle = read_bundle(train(config))
-    assert bundle.info.trunk == "separate"
-    assert bundle.info.training.settings["lora_rank"] == 2
-    model = load_rag_model(bundle)
-    name = "encoder.encoder.layer.0.attention.self.query.weight"
-    state = model.state_dict()
-    one, other = (state[f"trunk.trunks.{head}.{name}"] for head in ("support", "relevance"))
-    assert not one.equal(other)
-    same = "encoder.embeddings.word_embeddings.weight"
-    assert state[f"trunk.trunks.support.{same}"].equal(state[f"trunk.trunks.relevance.{same}"])
-    trained = int(parameters.split("(")[1].split()[0].replace(",", ""))
-    assert trained < sum(each.numel() for each in model.parameters()) / 3
 
 
 def test_equal_compute_takes_fewer_steps_and_is_validated_at_the_end(

@@ -102,7 +102,6 @@ def test_a_step_that_does_not_fit_is_refused_before_weights_are_read(
 
 DROPOUTS = ("encoder.attention_dropout=0.3", "encoder.hidden_dropout=0.2")
 BEGUN = ("encoder.init=bundle", "encoder.name=embedded", "window.size=512")
-LORA = ("encoder.trunk=lora", "encoder.lora_rank=2", "heads=[support,evidence]")
 APART = ("encoder.trunk=separate", "encoder.exact_match_embedding=true")
 
 
@@ -114,7 +113,7 @@ def test_an_estimated_bundle_has_the_dropouts_of_the_run(
     assert encoder["hidden_dropout_prob"] == 0.2
 
 
-@pytest.mark.parametrize("given", [APART, LORA, BEGUN])
+@pytest.mark.parametrize("given", [APART, BEGUN])
 def test_the_estimate_has_the_parameters_of_the_initial_model(
     tmp_path: Path, config_of: ConfigOf, given: tuple[str, ...]
 ) -> None:

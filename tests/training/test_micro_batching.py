@@ -14,9 +14,9 @@ from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import WindowSettings, lay_out
 from trivet.model.rag_model import RagModel, as_tensors
 from trivet.records import RagExample
-from trivet.training import micro_batching
+from trivet.training import memory
 from trivet.training.initialization import initial_model
-from trivet.training.micro_batching import read_in_slices
+from trivet.training.memory import read_in_slices
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_what_is_dropped_is_dropped_again_when_a_slice_is_read_again(
     torch.manual_seed(1)
     twice = gradients(model, windows, most=4)
     with monkeypatch.context() as patch:
-        patch.setattr(micro_batching, "checkpoint", lambda read, *inputs, **_: read(*inputs))
+        patch.setattr(memory, "checkpoint", lambda read, *inputs, **_: read(*inputs))
         torch.manual_seed(1)
         once = gradients(model, windows, most=4)
         other = gradients(model, windows, most=4)

@@ -7,7 +7,6 @@ value of it, and leaves no row out.
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -64,7 +63,7 @@ class Compared:
     groups: int  # source documents
 
 
-def compare_runs(runs: Sequence[Sequence[RowScore]], lengths: Sequence[int] = ()) -> list[Compared]:
+def compare_runs(runs: Sequence[Sequence[RowScore]]) -> list[Compared]:
     """Return all measures with a known truth, for each source and family of each test entry.
 
     Rows that share no text with the training rows of any run are also measured alone, if the other
@@ -72,7 +71,6 @@ def compare_runs(runs: Sequence[Sequence[RowScore]], lengths: Sequence[int] = ()
 
     Args:
         runs: Row scores of each run, all of the same rows in the same order.
-        lengths: Edges of length buckets in tokens, which are also measured one by one.
 
     Raises:
         DataError: Two runs were measured on different rows.
@@ -97,16 +95,6 @@ def compare_runs(runs: Sequence[Sequence[RowScore]], lengths: Sequence[int] = ()
             free = [i for i, one in zip(here, leaks, strict=True) if True not in one]
             chosen = [[rows[i] for i in free] for rows in runs]
             found += _compare(chosen, test, ", leak-free rows")
-        edges = [0, *lengths, None]
-        for low, high in itertools.pairwise(edges) if lengths else ():
-            part = [
-                i
-                for i in here
-                if (low or 0) <= runs[0][i].tokens and (high is None or runs[0][i].tokens < high)
-            ]
-            name = f"{low} tokens and more" if high is None else f"{low} to {high} tokens"
-            chosen = [[rows[i] for i in part] for rows in runs]
-            found += _compare(chosen, test, f", {name}")
     return found
 
 

@@ -43,20 +43,11 @@ class MeasuredRows:
     limit: int | None = None  # largest number of rows, the same for every run
     foreign: int = 0  # passages of other rows added to each row
     name: str | None = None  # label in tables; null: spec and split
-    taught: bool = False  # rows that every run is trained on, to see what it has memorised
-
-    def __post_init__(self) -> None:
-        if self.taught and self.foreign:
-            raise ConfigError(
-                f"test.foreign: {self.spec} is taught, and rows with {self.foreign} foreign "
-                "passages are not those trained on; leave one of the two out"
-            )
 
     @property
     def label(self) -> str:
         """Label in tables."""
-        label = self.name or f"{self.spec} {self.split}"
-        return f"{label} (trained on)" if self.taught else label
+        return self.name or f"{self.spec} {self.split}"
 
 
 @dataclass
@@ -69,8 +60,6 @@ class GridConfig:
     cells: dict[str, list[str]] = field(default_factory=dict)
     seeds: list[int] = field(default_factory=lambda: [0, 1, 2])
     test: list[MeasuredRows] = field(default_factory=list)
-    lengths: list[int] = field(default_factory=list)  # edges of length buckets, in tokens
-    keep_checkpoints: bool = False  # after a run; they are much larger than a bundle
 
 
 @dataclass(frozen=True)
@@ -97,8 +86,6 @@ class Grid:
     cells: Mapping[str, tuple[str, ...]]  # names and ``key=value``
     seeds: tuple[int, ...]
     test: tuple[MeasuredRows, ...]
-    lengths: tuple[int, ...]  # rising edges of length buckets in tokens; may be empty
-    keep_checkpoints: bool
     runs: tuple[Run, ...]  # all cells of the first seed, then of the next
 
 
@@ -147,8 +134,6 @@ def read_grid(path: Path, out: Path | None = None, overrides: Sequence[str] = ()
         cells=cells,
         seeds=tuple(said.seeds),
         test=tuple(said.test),
-        lengths=tuple(said.lengths),
-        keep_checkpoints=said.keep_checkpoints,
         runs=tuple(runs),
     )
 
@@ -215,8 +200,6 @@ def _check(path: Path, said: GridConfig, cells: Iterable[str]) -> None:
     labels = [rows.label for rows in said.test]
     if len(set(labels)) < len(labels):
         raise ConfigError(f"{path}: test: a name occurs twice in {labels}; give each entry a name")
-    if said.lengths != sorted(set(said.lengths)) or any(edge <= 0 for edge in said.lengths):
-        raise ConfigError(f"{path}: lengths {said.lengths} must rise, each above 0")
 
 
 def _key(override: str) -> str:

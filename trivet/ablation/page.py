@@ -24,7 +24,6 @@ _COST = (
     "training, s",
     "inference, s per 1000 windows",
     "backend",
-    "gradient cosines",
     "failed rows",
     "remarks",
 )
@@ -35,8 +34,6 @@ _READING = (
     "paired bootstrap: source documents are resampled, alike for both cells, and the differences "
     "of all seeds are averaged within each resample. Its interval over seeds is Student's, of the "
     "paired differences. A real effect excludes 0 in both.",
-    "A gradient cosine below 0 says that on the shared layers a step for one head harms the other "
-    "(mean over the logged steps of training).",
 )
 
 
@@ -99,11 +96,6 @@ def _cost_row(cost: Cost) -> list[str]:
         _interval(cost.training_seconds, cost.training_low, cost.training_high, ".0f"),
         _interval(cost.inference_seconds, cost.inference_low, cost.inference_high, ".2f"),
         cost.device or "-",
-        "; ".join(
-            f"{pair.replace('_', '-')} {_interval(*cosine, '+.3f')}"
-            for pair, cosine in cost.gradient_cosines.items()
-        )
-        or "-",
         str(cost.failed_rows),
         "; ".join(cost.remarks),
     ]

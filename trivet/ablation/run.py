@@ -9,18 +9,14 @@ Files in its folder, besides those of training:
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import hashlib
 import json
 import logging
-import math
 import shutil
-import statistics
 import subprocess
 import sys
 import time
-from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -35,7 +31,6 @@ from trivet.configs.schema import TrainConfig
 from trivet.errors import ConfigError, DataError
 from trivet.records import LabelledExample
 from trivet.train import train
-from trivet.training.lightning_module import COSINE
 
 logger = logging.getLogger(__name__)
 
@@ -63,8 +58,6 @@ class Finished:
     inference_windows: int
     inference_device: str
     jobs: int  # number of runs that shared the machine
-    # Mean over the steps that logged one, by pair of heads.
-    gradient_cosines: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 def state_of(run: Run, tests: tuple[MeasuredRows, ...]) -> State:
@@ -88,8 +81,7 @@ def state_of(run: Run, tests: tuple[MeasuredRows, ...]) -> State:
     done = read_done(run)
     if done is None:
         return "begun"
-    # Older files lack newer keys, which had their defaults.
-    if [MeasuredRows(**test) for test in done.tests] != list(tests):
+    if done.tests != [dataclasses.asdict(test) for test in tests]:
         logger.info("%s: the test rows changed, it must be measured anew", run.name)
         return "begun"
     return "finished"
@@ -114,7 +106,6 @@ def finish(
     run: Run,
     tests: tuple[MeasuredRows, ...],
     rows: Rows | None = None,
-    keep_checkpoints: bool = False,
     jobs: int = 1,
     command: str = "trivet ablate",
 ) -> Finished:
@@ -157,11 +148,9 @@ def finish(
         inference_windows=scored.windows,
         inference_device=scored.device,
         jobs=jobs,
-        gradient_cosines=mean_cosines(run.folder),
     )
     _write(run.folder / DONE, dataclasses.asdict(done))
-    if not keep_checkpoints:
-        shutil.rmtree(run.folder / "checkpoints", ignore_errors=True)
+    shutil.rmtree(run.folder / "checkpoints", ignore_errors=True)
     logger.info("%s: finished after %.0f s of training", run.name, done.training_seconds)
     return done
 
@@ -184,22 +173,6 @@ def _train(run: Run, resume: bool, command: str) -> Path:
     if code != 0:
         raise RuntimeError(f"{run.name}: trivet train ended with {code}")
     return run.folder / "bundle"
-
-
-def mean_cosines(folder: Path) -> dict[str, float]:
-    """Return the mean gradient cosine of each pair of heads over a run's log, all tries together.
-
-    Logged every ``run.gradient_cosine_steps``; empty without.
-    """
-    logged: dict[str, list[float]] = defaultdict(list)
-    for file in sorted((folder / "log").rglob("metrics.csv")):
-        with file.open(encoding="utf-8", newline="") as lines:
-            for row in csv.DictReader(lines):
-                for name, value in row.items():
-                    if name.startswith(COSINE) and value:
-                        logged[name.removeprefix(COSINE)].append(float(value))
-    found = {pair: statistics.fmean(values) for pair, values in sorted(logged.items())}
-    return {pair: mean for pair, mean in found.items() if math.isfinite(mean)}
 
 
 def effective(config: TrainConfig) -> str:

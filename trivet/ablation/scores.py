@@ -14,7 +14,6 @@ import torch
 
 from trivet.ablation.grid import MeasuredRows
 from trivet.backends.backend import POSITIONS
-from trivet.backends.loading import load_tokenizer
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.weights import load_rag_model
 from trivet.configs.schema import Precision, TrainConfig
@@ -27,7 +26,6 @@ from trivet.errors import BackendError, ConfigError, DataError, ExampleError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.measures.curves import BINS, bin_indices
 from trivet.measures.intervals import BoolArray, FloatArray
-from trivet.measures.lengths import count_tokens
 from trivet.measures.predictions import marked_characters, marked_sentences, touched_sentences
 from trivet.measures.samples import true_score
 from trivet.model.aggregate import Outputs
@@ -49,7 +47,6 @@ class RowScore:
     source: str
     group: str
     generator: str | None
-    tokens: int  # of question, contexts and response before any cutting
     windows: int | None = None
     failed: str | None = None  # code of the failure
     leaked: bool | None = None  # whether it shares a text with training rows; None: not known
@@ -156,7 +153,7 @@ def score_rows(
     ``run.accelerator`` other than ``cpu`` means a GPU if there is one.
     """
     bundle = read_bundle(folder)
-    model, tokenizer = load_rag_model(bundle), load_tokenizer(bundle)
+    model = load_rag_model(bundle)
     optim, run = config.optim, config.run
     backend = WeightsBackend(
         model,
@@ -173,9 +170,8 @@ def score_rows(
     for label, examples in rows.items():
         results = evaluator.evaluate_many(one.example for one in examples)
         for number, (one, result) in enumerate(zip(examples, results, strict=True)):
-            (tokens,) = count_tokens([one.example], tokenizer)
             leaked = None if trained is None else shares_text(one, trained)
-            score = score_row(label, number, one, result, tokens)
+            score = score_row(label, number, one, result)
             scores.append(dataclasses.replace(score, leaked=leaked))
     return ScoredRows(
         rows=scores,
@@ -191,7 +187,6 @@ def score_row(
     number: int,
     labelled: LabelledExample,
     result: Evaluation | FailedEvaluation,
-    tokens: int,
 ) -> RowScore:
     """Return the stored scores of one row."""
     labels = labelled.labels
@@ -202,7 +197,6 @@ def score_row(
         source=labelled.source,
         group=labelled.group,
         generator=labelled.generator,
-        tokens=tokens,
         adherent=labels.adherent,
     )
     if isinstance(result, FailedEvaluation):

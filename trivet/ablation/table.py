@@ -12,7 +12,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import stdtrit
@@ -65,10 +65,6 @@ class Cost:
     inference_high: float | None = None
     device: str | None = None
     failed_rows: int = 0  # over all seeds
-    # Mean, low and high over seeds of each pair of heads whose cosines were logged.
-    gradient_cosines: dict[str, tuple[float | None, float | None, float | None]] = field(
-        default_factory=dict
-    )
     remarks: tuple[str, ...] = ()  # circumstances that make times hard to compare
 
 
@@ -106,7 +102,7 @@ def tabulate(grid: Grid, command: str = "trivet ablate") -> Table:
     if not found:
         raise DataError(f"{grid.folder}: no run is finished, there is nothing to compare yet")
     scores = [read_scores(run.folder / SCORES) for run, _ in found]
-    compared = compare_runs(scores, grid.lengths)
+    compared = compare_runs(scores)
     failed = [sum(row.failed is not None for row in rows) for rows in scores]
     runs = [run for run, _ in found]
     return Table(
@@ -188,11 +184,5 @@ def _cost(
         failed_rows=sum(
             count for (run, _), count in zip(found, failed, strict=True) if run.cell == cell
         ),
-        gradient_cosines={
-            pair: t_interval(
-                [one.gradient_cosines[pair] for one in done if pair in one.gradient_cosines]
-            )
-            for pair in sorted({pair for one in done for pair in one.gradient_cosines})
-        },
         remarks=tuple(remarks),
     )

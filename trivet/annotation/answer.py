@@ -1,22 +1,76 @@
-"""The answer of an annotator: its form, its checks, and the labels in it.
+"""The answer of an annotator: sentences by key, form, checks, labels, and agreement of two.
 
-Form and checks follow RAGBench (arXiv 2407.11005, appendix 7.4 and 7.5); that evidence is utilized
-is a check of ours.
+Keys, form and checks follow RAGBench (arXiv 2407.11005, appendix 7.4 and 7.5): ``0a`` is the first
+sentence of the first context, ``b`` the second of the response. That evidence is utilized is a
+check of ours.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Annotated, Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from trivet.annotation.sentence_keys import KeyedExample
+from trivet.annotation.asking import read_object, rename_fields
 from trivet.data.labelled.ragbench_labels import bare_key, read_labels
 from trivet.data.labelled.source_report import SourceReport
-from trivet.llm.json_answer import read_object, rename_fields
-from trivet.records import Labels
+from trivet.data.sentences import split_sentences
+from trivet.records import ContextSpan, Labels, RagExample, Span
+
+
+@dataclass(frozen=True)
+class KeyedExample:
+    """An example and the spans of its sentences by key, in order."""
+
+    example: RagExample
+    contexts: Mapping[str, ContextSpan]
+    response: Mapping[str, Span]
+
+    @classmethod
+    def of(cls, example: RagExample) -> Self:
+        """Give keys to the sentences of the data, or else of the splitter."""
+        given = example.context_sentences or map(split_sentences, example.contexts)
+        contexts = {
+            f"{number}{_letters(place)}": ContextSpan(number, span.start, span.end)
+            for number, spans in enumerate(given)
+            for place, span in enumerate(spans)
+        }
+        spans = example.response_sentences or split_sentences(example.response)
+        return cls(example, contexts, {_letters(n): span for n, span in enumerate(spans)})
+
+    def values(self) -> dict[str, Any]:
+        """Return the values of a prompt: ``question``, ``documents`` and ``response``.
+
+        Each text is on one line, so that none can look like a line of the prompt.
+        """
+        documents: list[list[dict[str, str]]] = [[] for _ in self.example.contexts]
+        for key, span in self.contexts.items():
+            text = self.example.contexts[span.context][span.start : span.end]
+            documents[span.context].append({"key": key, "text": _one_line(text)})
+        response = [
+            {"key": key, "text": _one_line(self.example.response[span.start : span.end])}
+            for key, span in self.response.items()
+        ]
+        question = _one_line(self.example.question)
+        return {"question": question, "documents": documents, "response": response}
+
+
+def _letters(number: int) -> str:
+    """Return a, b, ... z, aa, ab, ..."""
+    letters = ""
+    number += 1
+    while number:
+        number, last = divmod(number - 1, 26)
+        letters = chr(ord("a") + last) + letters
+    return letters
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
 
 SUPPORT_WORDS = frozenset(
     {"general", "supported_without_sentence", "well_known_fact", "numerical_reasoning"}
@@ -126,3 +180,83 @@ def _faults(answer: Answer, keyed: KeyedExample) -> Iterator[str]:
             f"overall_supported is {str(answer.overall_supported).lower()}, but of {len(supported)}"
             f" sentences {sum(supported.values())} are fully supported"
         )
+
+
+FIELDS: Mapping[str, str] = {
+    "adherent": "responses",
+    "support": "response sentences",
+    "relevant": "context sentences",
+    "utilized": "context sentences",
+}
+"""What the annotators decide, and on what."""
+
+Pairs = Mapping[str, list[tuple[bool, bool]]]
+"""The decisions of two annotators on one row, by field."""
+
+
+def pair_decisions(one: Answer, other: Answer, keyed: KeyedExample) -> Pairs:
+    """Return what two annotators decided on each sentence of a row."""
+    ours, theirs = one.supported(), other.supported()
+
+    def named(first: list[str], second: list[str]) -> list[tuple[bool, bool]]:
+        return [(key in first, key in second) for key in keyed.contexts]
+
+    return {
+        "adherent": [(one.overall_supported, other.overall_supported)],
+        "support": [(ours[key], theirs[key]) for key in keyed.response],
+        "relevant": named(one.all_relevant_sentence_keys, other.all_relevant_sentence_keys),
+        "utilized": named(one.all_utilized_sentence_keys, other.all_utilized_sentence_keys),
+    }
+
+
+def agreement(pairs: Pairs) -> dict[str, float]:
+    """Return the share of equal decisions in [0, 1] by field."""
+    return {
+        field: sum(one == other for one, other in decisions) / len(decisions)
+        for field, decisions in pairs.items()
+    }
+
+
+def weight(pairs: Pairs) -> float:
+    """Return the weight of a row: the mean agreement on support, relevance and utilization."""
+    shares = agreement(pairs)
+    fields = ("support", "relevant", "utilized")
+    return round(sum(shares[field] for field in fields) / len(fields), 4)
+
+
+class Agreement:
+    """Decisions of two annotators over all rows."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, Counter[tuple[bool, bool]]] = {name: Counter() for name in FIELDS}
+
+    def add(self, pairs: Pairs) -> None:
+        """Count the decisions on a row."""
+        for field, decisions in pairs.items():
+            self._counts[field].update(decisions)
+
+    def to_dict(self) -> dict[str, dict[str, float | int | None]]:
+        """Return kappa, the share of equal decisions and their number, by field."""
+        return {
+            field: {
+                "kappa": cohen_kappa(counts),
+                "agreement": (counts[True, True] + counts[False, False]) / counts.total(),
+                "n": counts.total(),
+            }
+            for field, counts in self._counts.items()
+            if counts
+        }
+
+
+def cohen_kappa(counts: Mapping[tuple[bool, bool], int]) -> float | None:
+    """Return Cohen's kappa (1960) of two annotators, in [-1, 1].
+
+    ``None`` if both decide the same everywhere on one side, where it is not defined.
+    """
+    # In whole numbers, so that agreement by chance is exactly 0.
+    total = sum(counts.values())
+    equal = total * (counts.get((True, True), 0) + counts.get((False, False), 0))
+    first = sum(n for (one, _), n in counts.items() if one)
+    second = sum(n for (_, other), n in counts.items() if other)
+    chance = first * second + (total - first) * (total - second)
+    return None if chance == total**2 else (equal - chance) / (total**2 - chance)

@@ -1,17 +1,77 @@
-"""Requests to a model that are sent again until the answer passes its checks."""
+"""Prompts, and requests that are sent again until the answer passes its checks.
+
+Prompts are Jinja files, named by their version; those of the package lie in ``prompts``. A template
+has a block ``user`` and perhaps a block ``system``, which become messages; without blocks, all of
+it is the user's message. Texts of rows are values of a template, never a template.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import difflib
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from trivet.errors import ExampleError, fault_words
-from trivet.llm.chat import ChatAnswer, ChatRequest
+from trivet.errors import ConfigError, ExampleError, fault_words
+from trivet.llm.chat import ChatAnswer, ChatRequest, LlmError
 from trivet.llm.client import ChatClient
-from trivet.llm.errors import LlmError
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+
+PROMPTS = Path(__file__).with_name("prompts")
+
+
+class Prompt:
+    """A prompt that was read.
+
+    Attributes:
+        version: Name of the package's prompt, such as ``annotate-1``; for a file of the user its
+            name and the first digits of its digest.
+    """
+
+    def __init__(self, name: str | Path) -> None:
+        """Read a prompt of the package by its name, or a file.
+
+        Raises:
+            ConfigError: There is no such prompt, or it is no template.
+        """
+        from jinja2 import TemplateError
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+        own = PROMPTS / f"{name}.j2"
+        path = own if own.is_file() else Path(name)
+        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        try:
+            content = path.read_bytes()
+            self._template: Template = environment.from_string(content.decode())
+        except (OSError, ValueError, TemplateError) as error:
+            raise ConfigError(f"prompt {path} cannot be read: {error}") from error
+        digest = hashlib.sha256(content).hexdigest()[:8]
+        self.version = own.stem if path == own else f"{path.stem}-{digest}"
+
+    def messages(self, values: Mapping[str, Any]) -> list[dict[str, str]]:
+        """Return the messages for some values; a template that fails raises ``ConfigError``."""
+        from jinja2 import TemplateError
+
+        context = self._template.new_context(dict(values))
+        blocks = self._template.blocks
+        parts = {role: blocks[role] for role in ("system", "user") if role in blocks}
+        parts = parts or {"user": self._template.root_render_func}
+        try:
+            return [
+                {"role": role, "content": "".join(render(context)).strip()}
+                for role, render in parts.items()
+            ]
+        except (TemplateError, TypeError, ValueError) as error:
+            raise ConfigError(f"prompt {self.version} cannot be filled in: {error}") from error
+
 
 _Row = TypeVar("_Row")
 _Result = TypeVar("_Result")
@@ -117,3 +177,45 @@ async def result_or_error(
         if error.fatal:
             raise
         return ExampleError(str(error), error.code)
+
+
+_LONGEST = 400_000  # characters that are repaired; it takes long
+_ALIKE = 0.8  # of two names, 1 if they are equal
+
+
+def read_object(text: str) -> dict[str, Any]:
+    """Return the JSON object in an answer, repaired if need be; without one ``ValueError``."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = _repaired(text)
+    if isinstance(value, list):  # objects with text between them
+        value = next((each for each in reversed(value) if isinstance(each, dict)), None)
+    if not isinstance(value, dict) or not value:
+        raise ValueError("the answer holds no JSON object")
+    return value
+
+
+def _repaired(text: str) -> Any:
+    import json_repair
+
+    if len(text) > _LONGEST:
+        raise ValueError(
+            f"the answer is no JSON, and too long to be repaired: {len(text)} characters"
+        )
+    try:
+        return json_repair.loads(text, skip_json_loads=True)
+    except RecursionError as error:
+        raise ValueError("the answer is nested too deeply") from error
+
+
+def rename_fields(value: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return the fields with one of these names, or with a name that is nearly one of them."""
+    found: dict[str, Any] = {}
+    for name in names:
+        given = name if name in value else None
+        if given is None:
+            given = next(iter(difflib.get_close_matches(name, value, 1, _ALIKE)), None)
+        if given is not None:
+            found[name] = value[given]
+    return found

@@ -1,16 +1,19 @@
-"""Jobs of language models: each answer is asked for again until it passes its checks."""
+"""Jobs of language models: each answer is asked for again until it passes its checks.
+
+Rows are worked on at the same time, and come out in their order.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from trivet.annotation.agreement import Agreement, Pairs
+from trivet.annotation.answer import Agreement, Pairs
 from trivet.annotation.asking import RejectedError, result_or_error
-from trivet.annotation.in_order import work_in_order
 from trivet.annotation.results import ResultFiles
 from trivet.errors import ExampleError
 from trivet.llm.budget import Usage
@@ -142,3 +145,30 @@ def _reason(error: ExampleError) -> Row:
     if isinstance(error, RejectedError):
         reason["calls"] = asdict(error.provenance)
     return reason
+
+
+_Row = TypeVar("_Row")
+_Result = TypeVar("_Result")
+
+
+async def work_in_order(
+    rows: Iterable[_Row], work: Callable[[_Row], Awaitable[_Result]], ahead: int
+) -> AsyncGenerator[tuple[_Row, _Result], None]:
+    """Yield each row with the result of ``work``, at most ``ahead`` rows after the first undone.
+
+    An error of ``work`` is raised at its row; what works on later rows is cancelled then.
+    """
+    pending: deque[tuple[_Row, asyncio.Future[_Result]]] = deque()
+    try:
+        for row in rows:
+            pending.append((row, asyncio.ensure_future(work(row))))
+            if len(pending) >= ahead:
+                first, result = pending.popleft()
+                yield first, await result
+        while pending:
+            first, result = pending.popleft()
+            yield first, await result
+    finally:
+        for _, result in pending:
+            result.cancel()
+        await asyncio.gather(*(result for _, result in pending), return_exceptions=True)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from trivet.annotation.agreement import Pairs, agreement, pair_decisions, weight
-from trivet.annotation.annotator import Annotator
+from trivet.annotation.answer import (
+    Answer,
+    KeyedExample,
+    Pairs,
+    agreement,
+    pair_decisions,
+    read_answer,
+    weight,
+)
+from trivet.annotation.asking import OTHER_TEMPERATURE, Prompt, Provenance, ask_checked
 from trivet.annotation.jobs import Made, Row
-from trivet.annotation.sentence_keys import KeyedExample
 from trivet.data.labelled.grouping import digest
 from trivet.data.labelled.labelled_jsonl import to_row
 from trivet.data.logs.column_mapping import LogRow
@@ -17,6 +24,50 @@ from trivet.errors import ExampleError
 from trivet.llm.chat import ChatRequest
 from trivet.llm.client import ChatClient
 from trivet.records import LabelledExample, RagExample
+
+_TOKENS, _PER_SENTENCE, _PER_KEY = 2000, 150, 8  # most tokens of an answer
+
+
+@dataclass(frozen=True)
+class Annotator:
+    """A model with a prompt.
+
+    Attributes:
+        client: Model.
+        prompt: Prompt.
+        sample: Number of this annotator among those with the same model, from 0.
+    """
+
+    client: ChatClient
+    prompt: Prompt
+    sample: int = 0
+    schema: dict[str, Any] = field(default_factory=Answer.model_json_schema)
+
+    def request(self, keyed: KeyedExample) -> ChatRequest:
+        """Return the first request for an example."""
+        sentences = _PER_SENTENCE * len(keyed.response) + _PER_KEY * len(keyed.contexts)
+        return ChatRequest(
+            messages=self.prompt.messages(keyed.values()),
+            max_tokens=_TOKENS + sentences,
+            temperature=OTHER_TEMPERATURE if self.sample else 0.0,
+            sample=self.sample,
+            schema=self.schema,
+        )
+
+    async def annotate(self, keyed: KeyedExample) -> tuple[Answer, Provenance]:
+        """Return an answer that passes all checks, and how it came about.
+
+        Raises:
+            RejectedError: The model refused, or its answers stay inconsistent.
+            LlmError: There was no answer.
+        """
+        answer, provenance = await ask_checked(
+            *(self.client, self.request(keyed), self.prompt.version),
+            lambda text: read_answer(text, keyed),
+        )
+        provenance.answer = answer.model_dump()
+        return answer, provenance
+
 
 REVIEW = "review"
 """Kind of the rows on whose support two annotators disagree."""

@@ -1,22 +1,105 @@
-"""Loading of a bundle's tokenizer and backend."""
+"""Loading of a bundle's tokenizer and backend, and the self-test of what was loaded."""
 
 from __future__ import annotations
 
 import importlib.util
 import logging
+from pathlib import Path
 from typing import Literal
 
-from trivet.backends.backend import cores
+import onnxruntime
+
+from trivet.backends.backend import (
+    LoadedBackend,
+    Precision,
+    check_self_test,
+    choose_gpu_graph,
+    choose_graph,
+    cores,
+)
 from trivet.backends.device import find_gpu
-from trivet.backends.graph_choice import LoadedBackend, Precision
-from trivet.backends.onnx_loading import load_onnx
+from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.backends.profiles import MOST_WINDOWS, POSITIONS, STEP, make_profiles
+from trivet.backends.tensorrt import TensorRTBackend
+from trivet.backends.tensorrt_build import EngineCache, find_target
+from trivet.bundle.backend_info import EngineInfo, engine_key
 from trivet.bundle.bundle import INT8_NAME, TOKENIZER_NAME, WEIGHTS_NAME, Bundle
+from trivet.bundle.schema import GraphInfo
 from trivet.data.tokenization import SegmentTokenizer
+from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError, install_line
+from trivet.model.aggregate import Outputs
 
 logger = logging.getLogger(__name__)
 
-BackendName = Literal["onnx", "onnx-tensorrt", "openvino", "tensorrt", "torch"]
+
+CUDA = "CUDAExecutionProvider"
+
+
+class OnnxGpuBackend:
+    """One ONNX graph on a GPU; ``run`` may be called from several threads."""
+
+    positions, step, most_windows = POSITIONS, STEP, MOST_WINDOWS
+
+    def __init__(self, path: Path, gpu: int) -> None:
+        """Load the ``.onnx`` file of a bundle, already checked against its manifest.
+
+        Raises:
+            BundleError: The file is no graph, or its inputs or outputs do not fit.
+            BackendError: ONNX Runtime cannot use the GPU.
+        """
+        offered = CUDA in onnxruntime.get_available_providers()
+        if offered:
+            if hasattr(onnxruntime, "preload_dlls"):  # from 1.21 on
+                onnxruntime.preload_dlls()  # finds the CUDA libraries that pip or torch installed
+            self._graph = OnnxRuntimeBackend(path, providers=[(CUDA, {"device_id": gpu})])
+            self.name = f"onnxruntime {path.name} on cuda:{gpu}"
+        if not offered or CUDA not in self._graph.providers:
+            raise BackendError(
+                f"ONNX Runtime {onnxruntime.__version__} cannot use the GPU by its {CUDA}; "
+                "install onnxruntime-gpu in place of onnxruntime, with the CUDA libraries that it "
+                "names, or use --device cpu"
+            )
+
+    def run(self, windows: Windows) -> Outputs:
+        """Run the graph once; see ``Backend.run``."""
+        return self._graph.run(windows)
+
+
+def load_onnx(
+    bundle: Bundle,
+    threads: int | None = None,
+    precision: Precision | None = None,
+    workers: int = 1,
+    device: str | None = None,
+) -> LoadedBackend:
+    """Load a graph into ONNX Runtime and run the self-test.
+
+    The arguments are those of ``load_backend``.
+
+    Raises:
+        BundleError: The bundle has no such graph, or it fails the self-test.
+        BackendError: ONNX Runtime cannot use the device.
+    """
+    gpu = None if precision == "int8" and device is None else find_gpu(device)
+    named = device not in ("cpu", None)
+    if gpu is not None and (named or CUDA in onnxruntime.get_available_providers()):
+        try:
+            graph = choose_gpu_graph(bundle, precision)
+            backend = OnnxGpuBackend(bundle.path(graph.file), gpu)
+            check_self_test(backend, bundle, graph.file)
+            return LoadedBackend(backend, graph.precision)
+        except (BackendError, BundleError) as error:
+            if named:
+                raise
+            logger.warning("%s; the CPU is used", error)
+    graph = choose_graph(bundle, precision)
+    on_cpu = OnnxRuntimeBackend(bundle.path(graph.file), threads, workers, sums_fit=graph.sums_fit)
+    check_self_test(on_cpu, bundle, graph.file)
+    return LoadedBackend(on_cpu, graph.precision)
+
+
+BackendName = Literal["onnx", "openvino", "tensorrt", "torch"]
 
 
 def load_tokenizer(bundle: Bundle) -> SegmentTokenizer:
@@ -51,9 +134,9 @@ def load_backend(
         threads: Threads of the backend; ``None`` means one for each core.
         precision: Precision to compute in; ``None`` means fp16 on a GPU, on a CPU int8 if there is
             such a graph (fp32 for torch), and for OpenVINO the choice of ``trivet export``.
-        backend: ``onnx`` (ONNX Runtime), ``onnx-tensorrt`` (its TensorRT provider), ``openvino``
-            (faster on CPUs with VNNI), ``tensorrt`` (built by ``trivet export tensorrt``),
-            ``torch``, or ``None`` for the choice of ``choose_backend``.
+        backend: ``onnx`` (ONNX Runtime), ``openvino`` (faster on CPUs with VNNI), ``tensorrt``
+            (built by ``trivet export tensorrt``), ``torch``, or ``None`` for the choice of
+            ``choose_backend``.
         workers: Calls that a CPU runs at once, each on its share of the threads; ``None`` runs
             each on one thread. Use 1 to make one call at a time.
         device: ``cpu``, ``cuda`` or ``cuda:N``; ``None`` takes a GPU if the backend can use one.
@@ -71,17 +154,15 @@ def load_backend(
             raise BackendError(needs) from error
         return load_torch(bundle, threads, precision, device)
     if backend == "tensorrt":
-        from trivet.backends.tensorrt_loading import load_engine
-
         return load_engine(bundle, precision, device)
     workers = workers or threads or cores()
     if backend == "openvino":
-        from trivet.backends.openvino_loading import load_for_openvino
+        from trivet.backends.openvino import load_for_openvino
 
         if device not in (None, "cpu"):
             raise BackendError(f"OpenVINO runs on the CPU, not on {device}")
         return load_for_openvino(bundle, threads, precision, workers)
-    return load_onnx(bundle, threads, precision, workers, device, backend == "onnx-tensorrt")
+    return load_onnx(bundle, threads, precision, workers, device)
 
 
 def choose_backend(
@@ -114,8 +195,6 @@ def _has_engine(bundle: Bundle, precision: Precision | None) -> bool:
     """Return whether an engine of the bundle was built on this machine."""
     if importlib.util.find_spec("tensorrt") is None:
         return False
-    from trivet.backends.tensorrt_loading import find_engine
-
     try:
         find_engine(bundle, precision)
     except (BackendError, BundleError) as error:
@@ -139,3 +218,80 @@ def _torch_runs_it(bundle: Bundle) -> bool:
         logger.warning("%s", error)
         return False
     return True
+
+
+# The order in which engines and graphs are looked for.
+_PRECISIONS: tuple[Precision, ...] = ("fp16", "bf16", "fp32")
+
+
+def load_engine(
+    bundle: Bundle, precision: Precision | None = None, device: str | None = None
+) -> LoadedBackend:
+    """Load the engine of a bundle's graph from the cache and run the self-test.
+
+    Args:
+        bundle: The bundle.
+        precision: Precision of the engine; ``None`` takes the first of fp16, bf16 and fp32.
+        device: Device as in ``find_gpu``; engines run on the first GPU only.
+
+    Raises:
+        BundleError: The bundle has no such graph, or the self-test fails.
+        BackendError: No engine of this graph was built for this GPU and TensorRT version.
+    """
+    if device not in (None, "cuda", "cuda:0"):
+        find_gpu(device)  # a device that is not there is refused by name
+        raise BackendError(
+            f"TensorRT engines run on the first GPU, not on {device}; choose one by "
+            "CUDA_VISIBLE_DEVICES"
+        )
+    plan, info = find_engine(bundle, precision)
+    backend = TensorRTBackend(plan, info)
+    check_self_test(backend, bundle, info.graph)
+    return LoadedBackend(backend, info.precision)
+
+
+def find_engine(bundle: Bundle, precision: Precision | None = None) -> tuple[bytes, EngineInfo]:
+    """Return the cached engine of a bundle's graph and its description.
+
+    Raises:
+        BundleError: The bundle has no such graph.
+        BackendError: No engine of this graph was built for this GPU and TensorRT version.
+    """
+    graphs = find_graphs(bundle, precision)
+    target, cache = find_target(), EngineCache()
+    profiles = make_profiles(bundle.info.window.size)
+    for graph in graphs:
+        sha256 = bundle.manifest.files[graph.file].sha256
+        assert graph.precision != "int8"
+        found = cache.get(engine_key(sha256, graph.precision, target, profiles))
+        if found is not None:
+            return found
+    built = {f"{one.target.gpu} and TensorRT {one.target.tensorrt}" for one in bundle.info.engines}
+    raise BackendError(
+        f"{cache.folder}: no engine of {bundle.folder / graphs[0].file} for {target.gpu} and "
+        f"TensorRT {target.tensorrt} (built so far: {', '.join(sorted(built)) or 'none'}); run "
+        f"`trivet export tensorrt {bundle.as_argument} --data DATA` on this machine"
+    )
+
+
+def find_graphs(bundle: Bundle, precision: Precision | None = None) -> list[GraphInfo]:
+    """Return the graphs that engines are built from, those with ``Attention`` first.
+
+    Raises:
+        BundleError: There is none.
+    """
+    if precision == "int8":
+        raise BundleError(f"{bundle.folder}: no TensorRT engine in int8; use fp16, bf16 or fp32")
+    fitting = [
+        graph
+        for kind in ((precision,) if precision else _PRECISIONS)
+        for graph in sorted(bundle.info.graphs, key=lambda each: -each.opset)
+        if graph.precision == kind and graph.portable
+    ]
+    if not fitting:
+        kind = precision or "fp16"
+        raise BundleError(
+            f"{bundle.folder}: an engine needs a graph in {kind}; run `trivet export onnx "
+            f"{bundle.as_argument} --precision {kind}` where the weights are"
+        )
+    return fitting

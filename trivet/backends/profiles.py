@@ -1,27 +1,87 @@
-"""Optimization profiles of TensorRT engines, and padding of windows to their shapes.
+"""Sizes of windows: random windows of given sizes, and the profiles of TensorRT engines.
 
-There are two profiles each for windows up to a quarter, up to half and up to the full length: one
-for one or two windows, one for more; so there are at most six, each of which takes build time.
-Windows are padded to a multiple of 64 positions. Calls of one or two windows are padded to one
-shape for each such length, so that they can be replayed as a CUDA graph. Dimension letters are
-those of ``Windows``.
+An engine has two profiles each for windows up to a quarter, up to half and up to the full length:
+one for one or two windows, one for more; at most six, each of which takes build time. Windows are
+padded to a multiple of 64 positions. Calls of one or two windows are padded to one shape for each
+such length, so that they can be replayed as a CUDA graph. Dimension letters are those of
+``Windows``.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from trivet.backends.example_windows import Sizes
+from trivet.bundle.backend_info import ShapeRange
 from trivet.bundle.schema import INPUTS, OUTPUTS
-from trivet.bundle.tensorrt_info import ShapeRange
 from trivet.data.sentence_features import FEATURES
 from trivet.data.windows import Windows
 from trivet.errors import BackendError
 from trivet.model.aggregate import Outputs
 from trivet.model.architecture import EVIDENCE_STATES
+
+
+class Sizes(NamedTuple):
+    """Size of every dimension, by its letter."""
+
+    N: int
+    L: int
+    B: int
+    R: int
+    K: int
+    C: int
+    S: int
+
+
+def make_windows(sizes: Sizes, vocab: int, seed: int) -> Windows:
+    """Return windows of random ids with padding and missing tokens, as in real batches.
+
+    The first window is full and the last holds one token. About a fifth of the response copies and
+    context tokens are absent.
+    """
+    n, length, b, r, k, c, s = sizes
+    random = np.random.default_rng(seed)
+    lengths = random.integers(1, length + 1, size=n)
+    lengths[-1], lengths[0] = 1, length
+    mask = (np.arange(length) < lengths[:, None]).astype(np.int64)
+    starts = random.integers(0, length + 1, size=(n, 1))
+    real = np.flatnonzero(mask.reshape(-1))
+    weight = random.random((b, c)).astype(np.float32) + 0.1
+    context_at = _places(random, real, (b, c))
+    weight[context_at < 0] = 0.0
+    totals = weight.sum(axis=-1, keepdims=True)
+    response_at = _places(random, real, (b, r, k))
+    pool = (np.arange(r) * s // r)[None, :] == np.arange(s)[:, None]
+    means = pool / np.maximum(pool.sum(axis=-1, keepdims=True), 1)
+    return Windows(
+        input_ids=random.integers(0, vocab, size=(n, length)) * mask,
+        attention_mask=mask,
+        segment_ids=(np.arange(length) >= starts).astype(np.int64) * mask,
+        response_at=response_at,
+        context_at=context_at,
+        context_weight=(weight / np.where(totals > 0, totals, 1)).astype(np.float32),
+        question_overlap=_shares(random, context_at),
+        response_overlap=_shares(random, context_at),
+        sentence_pool=np.broadcast_to(means, (b, s, r)).astype(np.float32),
+        sentence_features=random.random((b, s, len(FEATURES))).astype(np.float32),
+    )
+
+
+def _shares(random: np.random.Generator, at: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+    """Return random numbers in [0, 1), 0 on padding."""
+    return np.where(at < 0, 0.0, random.random(at.shape)).astype(np.float32)
+
+
+def _places(
+    random: np.random.Generator, real: npt.NDArray[Any], shape: tuple[int, ...]
+) -> npt.NDArray[np.int64]:
+    """Return random flat positions of real tokens, -1 for about a fifth."""
+    places = random.choice(real, size=shape)
+    places[random.random(shape) < 0.2] = -1
+    return places.astype(np.int64)
+
 
 STEP = 64
 # Most windows of a call that is replayed as a CUDA graph.

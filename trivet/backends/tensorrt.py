@@ -15,9 +15,9 @@ import numpy as np
 
 from trivet.backends import cuda
 from trivet.backends.backend import check_ends
-from trivet.backends.example_windows import Sizes
 from trivet.backends.profiles import (
     STEP,
+    Sizes,
     choose_profile,
     cut,
     graph_sizes,
@@ -28,8 +28,8 @@ from trivet.backends.profiles import (
     sizes_of,
     windows_limit,
 )
+from trivet.bundle.backend_info import EngineInfo
 from trivet.bundle.schema import INPUTS, OUTPUTS
-from trivet.bundle.tensorrt_info import EngineInfo
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError
 from trivet.model.aggregate import Outputs, outputs_from

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from trivet.backends.backend import POSITIONS as CPU_POSITIONS
+from trivet.backends.backend import LoadedBackend, Precision, check_self_test
 from trivet.backends.device import check_driver, find_gpu
-from trivet.backends.graph_choice import LoadedBackend, Precision, check_self_test
 from trivet.backends.profiles import POSITIONS, STEP
-from trivet.bundle.bundle import INT8_NAME, WEIGHTS_NAME, Bundle
+from trivet.bundle.bundle import WEIGHTS_NAME, Bundle
 from trivet.bundle.weights import load_rag_model
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError
@@ -222,9 +222,7 @@ def _load(
         raise
     except RuntimeError as error:  # a GPU without enough free memory, for example
         raise BackendError(f"torch cannot load {bundle.folder} on {device}: {error}") from error
-    # Older bundles without weights have no answers of those that are read back from the graph.
-    instead = None if bundle.has(WEIGHTS_NAME) else INT8_NAME
-    check_self_test(backend, bundle, WEIGHTS_NAME, precision, instead)
+    check_self_test(backend, bundle, WEIGHTS_NAME, precision)
     return LoadedBackend(backend, precision)
 
 

@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
@@ -21,6 +21,7 @@ from trivet.batch.run_record import Progress, RunRecord, read_record, record_pat
 from trivet.batch.settings import RunSettings
 from trivet.batch.tally import Tally
 from trivet.bundle.manifest import MANIFEST_NAME
+from trivet.bundle.scores import error_rates
 from trivet.data.logs.column_mapping import LogRow
 from trivet.data.logs.log import STDIN, Log
 from trivet.data.logs.recognition import read_rows
@@ -164,6 +165,7 @@ def _describe(evaluator: Evaluator, log: Log, settings: RunSettings) -> RunRecor
             "name": bundle.info.name,
             "manifest_sha256": hashlib.sha256(manifest).hexdigest(),
             "thresholds": vars(bundle.info.thresholds) if bundle.info.thresholds else None,
+            "errors": [asdict(rates) for rates in error_rates(bundle.info.scores)],
         },
         backend={"name": evaluator.backend_name, "precision": evaluator.precision},
         settings=settings.to_dict(),

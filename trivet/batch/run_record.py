@@ -2,15 +2,16 @@
 
 ::
 
-    {"schema_version": 2, "trivet": "0.1.0", "started": "2026-11-20T20:15:00+00:00",
+    {"schema_version": 3, "trivet": "0.1.0", "started": "2026-11-20T20:15:00+00:00",
      "input": {"path", "bytes", "sha256"},                 null bytes and hash for stdin
-     "bundle": {"folder", "name", "manifest_sha256", "thresholds": {...}},
+     "bundle": {"folder", "name", "manifest_sha256", "thresholds": {...},
+                "errors": [...]},                          `ErrorRates` on labelled answers
      "backend": {"name", "precision"},
      "settings": {...},                                    `RunSettings.to_dict()`
      "block_characters": 24576,                            see `evaluate_blocks`
      "changed": [...],                                     inputs that changed before a resume
      "progress": {"rows", "blocks", "bytes"},              rows of the input, bytes of the output
-     "counts": {"evaluated", "failed", "failures", "windows", "scores"},
+     "counts": {...},                                      `Tally.to_dict()`
      "finished": true}
 
 The output up to ``progress.bytes`` is complete; the rest is written again. The record is replaced
@@ -28,7 +29,7 @@ from typing import Any
 from trivet.batch.tally import Tally
 from trivet.errors import DataError
 
-SCHEMA = 2
+SCHEMA = 3
 _WAY_OUT = "begin anew with --restart"
 
 

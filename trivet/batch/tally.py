@@ -1,14 +1,18 @@
-"""Counts of a run: rows, failures by reason, and the mean of each score."""
+"""Counts of a run: verdicts, failures by reason, and the mean of each score."""
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from trivet.records import Evaluation, FailedEvaluation
+from trivet.report.wording import count
 
+_NAMED = 5  # unsupported answers that the summary names
+_MAX_NAME = 60  # characters of a name in it
 SCORES = ("faithfulness", "supported_share", "relevance", "utilization", "completeness")
 
 
@@ -18,6 +22,12 @@ class Tally:
 
     evaluated: int = 0  # rows with a verdict
     windows: int = 0  # windows of these rows
+    answers: int = 0  # rows whose response was judged
+    without_response: int = 0  # rows that have relevance alone
+    unsupported: int = 0  # answers with an unsupported sentence
+    abstaining: int = 0  # answers that say that there is no answer
+    # faithfulness and name of the least faithful unsupported answers, the worst first
+    worst: list[tuple[float, str]] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)  # rows without a verdict, by error code
     # verdicts that have each score; an empty response has no faithfulness
     counts: Counter[str] = field(default_factory=Counter)
@@ -37,6 +47,14 @@ class Tally:
                 continue
             self.evaluated += 1
             self.windows += result.windows
+            self.answers += result.faithfulness is not None
+            # Without a threshold the bundle judges no response at all.
+            self.without_response += result.faithfulness is None and result.threshold is not None
+            self.abstaining += result.abstains
+            if result.adherent is False:
+                self.unsupported += 1
+                place = result.faithfulness or 0.0, (result.id or "-")[:_MAX_NAME]
+                self.worst = heapq.nsmallest(_NAMED, [*self.worst, place])
             for score in SCORES:
                 if (value := getattr(result, score)) is not None:
                     self.counts[score] += 1
@@ -58,6 +76,11 @@ class Tally:
             "failed": self.failed,
             "failures": dict(self.failures),
             "windows": self.windows,
+            "answers": self.answers,
+            "without_response": self.without_response,
+            "unsupported": self.unsupported,
+            "abstaining": self.abstaining,
+            "worst": self.worst,
             "scores": scores,
         }
 
@@ -68,6 +91,11 @@ class Tally:
         return cls(
             evaluated=int(record["evaluated"]),
             windows=int(record["windows"]),
+            answers=int(record["answers"]),
+            without_response=int(record["without_response"]),
+            unsupported=int(record["unsupported"]),
+            abstaining=int(record["abstaining"]),
+            worst=[(float(score), str(name)) for score, name in record["worst"]],
             failures=Counter({str(code): int(n) for code, n in record["failures"].items()}),
             counts=Counter({score: int(scores[score]["n"]) for score in SCORES}),
             sums={score: float(scores[score]["sum"]) for score in SCORES},
@@ -80,18 +108,37 @@ class Tally:
         for tally in tallies:
             whole.evaluated += tally.evaluated
             whole.windows += tally.windows
+            whole.answers += tally.answers
+            whole.without_response += tally.without_response
+            whole.unsupported += tally.unsupported
+            whole.abstaining += tally.abstaining
+            whole.worst = heapq.nsmallest(_NAMED, [*whole.worst, *tally.worst])
             whole.failures += tally.failures
             whole.counts += tally.counts
             whole.sums = {score: whole.sums[score] + tally.sums[score] for score in SCORES}
         return whole
 
     def lines(self) -> list[str]:
-        """Return the summary of a run; every mean is shown with n and the failures."""
-        by_code = ", ".join(f"{code} {count}" for code, count in self.failures.most_common())
-        why = f" ({by_code})" if by_code else ""
-        means = [
-            f"{score} {mean:.3f} (n {self.counts[score]}, {self.failed} failed)"
-            for score in SCORES
-            if (mean := self.mean(score)) is not None
+        """Return the summary of a run: what to look at, then the means."""
+        names = ", ".join(name for _, name in self.worst)
+        more = " ..." if self.unsupported > len(self.worst) else ""
+        of_answers = f"of {count(self.answers, 'answer')}"
+        lines = [
+            f"{self.unsupported:,} {of_answers} unsupported{': ' if names else ''}{names}{more}"
         ]
-        return [f"{self.evaluated} evaluated, {self.failed} failed{why}", *means]
+        if not self.answers:
+            lines = [f"{count(self.evaluated, 'row')} evaluated"]
+        if self.abstaining:
+            share = self.abstaining / max(1, self.answers)
+            lines.append(f"{self.abstaining:,} {of_answers} abstain ({share:.0%})")
+        if self.without_response:
+            rows = count(self.without_response, "row")
+            lines.append(f"{rows} without a response: relevance alone")
+        if self.failed:
+            by_code = ", ".join(f"{code} {n}" for code, n in self.failures.most_common())
+            rows = count(self.failed + self.evaluated, "row")
+            lines.append(f"{self.failed:,} of {rows} failed: {by_code}")
+        means = [
+            f"{score} {mean:.3f}" for score in SCORES if (mean := self.mean(score)) is not None
+        ]
+        return [*lines, f"means: {', '.join(means)}"] if means else lines

@@ -101,16 +101,21 @@ def _schema(names: set[str], kinds: Mapping[str, str]) -> pyarrow.Schema:
     scores = [("relevance", number), ("utilization", number)]
     context_sentences = pa.list_(pa.struct([*place, *scores]))
     source = pa.struct([("context", whole), *place[:2], ("score", number)])
-    support = [("support", number), ("supported", truth)]
+    evidence = ("evidence", pa.list_(source))
+    sentence = [("support", number), ("supported", truth), evidence, ("abstains", truth)]
+    context_span = pa.struct([("context", whole), *place[:2]])
+    words = [(name, text) for name in ("reason", "category", "subcategory")]
+    places = [(name, context_span) for name in ("found_at", "instead")]
     mark = pa.struct([*place[:2], ("context", whole), ("supported", truth)])
     types = {
         "row": whole,
         "id": text,
         "error": pa.struct([("code", text), ("message", text), ("line", whole)]),
         "adherent": truth,
+        "abstains": truth,
         "language": text,
-        "unsupported": pa.list_(pa.struct([*place, ("probability", number)])),
-        "sentences": pa.list_(pa.struct([*place, *support, ("evidence", pa.list_(source))])),
+        "unsupported": pa.list_(pa.struct([*place, ("probability", number), *words, *places])),
+        "sentences": pa.list_(pa.struct([*place, *sentence])),
         "contexts": pa.list_(
             pa.struct([*scores, ("sentences", context_sentences), ("id", text), ("title", text)])
         ),

@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from trivet.bundle.hub import EMBEDDED_BUNDLE, locate
 from trivet.bundle.manifest import (
     MANIFEST_NAME,
@@ -35,11 +37,8 @@ from trivet.bundle.manifest import (
     write_manifest,
 )
 from trivet.bundle.model_card import render_card
-from trivet.bundle.schema import (
-    BundleInfo,
-    parse_info,
-)
-from trivet.errors import BundleError
+from trivet.bundle.schema import SCHEMA_VERSION, BundleInfo
+from trivet.errors import BundleError, fault_words
 
 if TYPE_CHECKING:
     import torch
@@ -295,3 +294,33 @@ def _replace(
             (partial / name).replace(folder / name)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def parse_info(text: bytes, where: str) -> BundleInfo:
+    """Parse ``bundle.json``, checking its schema version first; messages call it ``where``.
+
+    Raises:
+        BundleError: The text is not JSON, has another schema version, or a key is missing, unknown
+            or of the wrong type; the message names every such key.
+    """
+    try:
+        raw = json.loads(text)
+    except ValueError as error:
+        raise BundleError(f"{where}: not JSON: {error}") from error
+    version = raw.get("schema_version") if isinstance(raw, dict) else None
+    if version != SCHEMA_VERSION:
+        raise BundleError(
+            f"{where}: schema_version {version!r}, this trivet reads {SCHEMA_VERSION}; "
+            + (
+                "use a newer trivet"
+                if isinstance(version, int) and version > SCHEMA_VERSION
+                else "write the bundle again with this trivet"
+            )
+        )
+    if isinstance(raw.get("thresholds"), dict) and "adherence" in raw["thresholds"]:
+        del raw["thresholds"]["adherence"]  # of bundles before version 2; sentences decide
+        text = json.dumps(raw).encode()
+    try:
+        return BundleInfo.model_validate_json(text)
+    except ValidationError as error:
+        raise BundleError(f"{where}: {fault_words(error)}") from error

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trivet.bundle.openvino_info import MOST_LOSS, OpenVinoInfo
+from trivet.bundle.backend_info import MOST_LOSS, OpenVinoInfo
 from trivet.bundle.schema import BundleInfo, CalibrationInfo, ScoreInfo
+from trivet.data.window_layout import PLAIN
 
 _REDUCTIONS = {
     "weakest_token": "the support of the least supported token of the response",
@@ -60,6 +61,8 @@ def _use(info: BundleInfo) -> str:
 
 def _evidence(info: BundleInfo) -> str:
     count, said = info.window.evidence_sentences, ""
+    if info.window.layout != PLAIN:
+        said += "They have a prompt of their own (`window.layout` in `bundle.json`). "
     if info.window.sort_contexts:
         said += (
             "If an example needs several windows, the contexts that share most words with question "
@@ -97,6 +100,11 @@ def _numbers(info: BundleInfo) -> str:
             f"it the words below {thresholds.span:.4g} are marked, or, if there are none, all of "
             "it. "
         )
+        if thresholds.halt is not None:
+            verdict += (
+                "A sentence of an answer that is still being written is unsupported if its own "
+                f"support is below {thresholds.halt:.4g}. "
+            )
     return (
         "## What the numbers mean\n\n"
         + _table(["output", "meaning"], rows)

@@ -5,20 +5,16 @@ Window settings and thresholds belong to the weights.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass
 
-from trivet.bundle.evidence_info import EvidenceInfo
-from trivet.bundle.openvino_info import OpenVinoInfo
-from trivet.bundle.tensorrt_info import EngineInfo
+from trivet.bundle.backend_info import EngineInfo, OpenVinoInfo
 from trivet.data.sentence_features import FEATURES
 from trivet.data.window_layout import PLAIN, WindowLayout
 from trivet.data.windows import WindowSettings
-from trivet.errors import BundleError, fault_words
 from trivet.model.aggregate import NO_LAYER, SentenceLayer, output_names
 from trivet.model.architecture import Granularity, HeadName, Reduction, TrunkKind
 
@@ -47,11 +43,19 @@ class Thresholds:
             the whole sentence is.
         answered: Relevance of a context sentence from which on the contexts answer the question, so
             that an abstention is unsupported; None: abstentions are taken as they are.
+        halt: A sentence of an answer that is still being written is unsupported if its own support
+            is below it; None: below ``sentence``.
     """
 
     sentence: Probability
     span: Probability
     answered: Probability | None = None
+    halt: Probability | None = None
+
+    @property
+    def single(self) -> float:
+        """The threshold of a sentence that is judged by itself."""
+        return self.sentence if self.halt is None else self.halt
 
 
 class EncoderInfo(_Part):
@@ -185,6 +189,19 @@ class KnotsInfo(_Part):
 
     x: tuple[float, ...] = Field(min_length=2)
     y: tuple[float, ...] = Field(min_length=2)
+
+
+class EvidenceInfo(_Part):
+    """From a pair's logit to a source: sigmoid(scale * logit + shift + lexical_overlap * overlap).
+
+    Fitted on dev rows. The overlap is that of ``data.lexical_overlap.pair_overlaps``.
+    """
+
+    scale: float = Field(gt=0)
+    shift: float
+    lexical_overlap: float = 0.0
+    # probability from which a context sentence is a source of a response sentence
+    threshold: float = Field(ge=0, le=1)
 
 
 class SentenceLayerInfo(_Part):
@@ -358,33 +375,3 @@ class BundleInfo(_Part):
     def to_json(self) -> str:
         """Return ``bundle.json`` as text."""
         return self.model_dump_json(indent=2) + "\n"
-
-
-def parse_info(text: bytes, where: str) -> BundleInfo:
-    """Parse ``bundle.json``, checking its schema version first; messages call it ``where``.
-
-    Raises:
-        BundleError: The text is not JSON, has another schema version, or a key is missing, unknown
-            or of the wrong type; the message names every such key.
-    """
-    try:
-        raw = json.loads(text)
-    except ValueError as error:
-        raise BundleError(f"{where}: not JSON: {error}") from error
-    version = raw.get("schema_version") if isinstance(raw, dict) else None
-    if version != SCHEMA_VERSION:
-        raise BundleError(
-            f"{where}: schema_version {version!r}, this trivet reads {SCHEMA_VERSION}; "
-            + (
-                "use a newer trivet"
-                if isinstance(version, int) and version > SCHEMA_VERSION
-                else "write the bundle again with this trivet"
-            )
-        )
-    if isinstance(raw.get("thresholds"), dict) and "adherence" in raw["thresholds"]:
-        del raw["thresholds"]["adherence"]  # of bundles before version 2; sentences decide
-        text = json.dumps(raw).encode()
-    try:
-        return BundleInfo.model_validate_json(text)
-    except ValidationError as error:
-        raise BundleError(f"{where}: {fault_words(error)}") from error

@@ -1,19 +1,21 @@
-"""Write measured figures to a bundle's model card (``trivet test --into-card``)."""
+"""Measured figures in a bundle and its model card: written, and read as rates of errors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import date
 
 from trivet.bundle.bundle import Bundle, add_files
 from trivet.bundle.schema import GraphPrecision, ScoreInfo
-from trivet.measures.figures import Figure
+from trivet.measures.figures import ErrorRates, Figure
 
 # Measures in the card, over all generators.
 IN_CARD = frozenset(
     {
         "hallucination_auroc",
         "hallucination_f1",
+        "hallucination_precision",
+        "hallucination_recall",
         "hallucination_fpr_at_recall_90",
         "hallucination_fpr_at_recall_95",
         "span_f1",
@@ -62,3 +64,23 @@ def keep_scores(
         score for score in info.scores if (score.data, score.split, score.precision) not in replaced
     ]
     add_files(bundle.folder, {}, info.model_copy(update={"scores": (*kept, *new)}))
+
+
+def error_rates(scores: Sequence[ScoreInfo]) -> list[ErrorRates]:
+    """Return the rates of errors of each data set with a recall and a precision."""
+    by_rows: dict[tuple[str, str, str], dict[str, ScoreInfo]] = {}
+    for score in scores:
+        place = score.data, score.split, score.precision
+        by_rows.setdefault(place, {})[score.measure] = score
+    rates: dict[tuple[str, str], ErrorRates] = {}
+    for (data, split, _), named in by_rows.items():
+        recall, precision = (named.get(f"hallucination_{n}") for n in ("recall", "precision"))
+        if recall is None or recall.value is None or not recall.positives or precision is None:
+            continue
+        positives, found = recall.positives, round(recall.value * recall.positives)
+        # Without a precision nothing was flagged.
+        flagged = round(found / precision.value) - found if precision.value else 0
+        rates[data, split] = ErrorRates(
+            data, split, recall.n - positives, flagged, positives, found
+        )
+    return list(rates.values())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from trivet.calibration.fit import HeadLogits, Map, probabilities
+from trivet.calibration.fit import Map, probabilities
+from trivet.calibration.joining import HeadLogits
 from trivet.data.tokenization import BoolArray
 from trivet.measures.curves import FloatArray
 
@@ -16,15 +17,15 @@ def choose_answered(relevance: HeadLogits, found: Map) -> float | None:
     largest sum of the shares of answered and unanswered questions that it tells (Youden's index);
     each row counts by its weight. None if the rows hold one kind alone.
     """
-    row = relevance.row.numpy()
+    row = relevance.row
     rows = len(relevance.weight)
-    truth = relevance.truth.numpy()
+    truth = relevance.truth
     known, answered = np.zeros((2, rows), dtype=bool)
     known[row[~np.isnan(truth)]] = True
     answered[row[truth == 1]] = True
     best = np.zeros(rows)
-    np.maximum.at(best, row, probabilities(relevance, found).sentences.numpy())
-    weight = relevance.weight.numpy()[known]
+    np.maximum.at(best, row, probabilities(relevance, found).sentences)
+    weight = relevance.weight[known]
     return best_threshold(best[known], answered[known], weight)
 
 

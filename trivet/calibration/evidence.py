@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 
-from trivet.bundle.evidence_info import EvidenceInfo
-from trivet.calibration.fit import HeadLogits, LinearMap, fit
+import numpy as np
+
+from trivet.bundle.schema import EvidenceInfo
+from trivet.calibration.fit import LinearMap, fit
+from trivet.calibration.joining import HeadLogits, sigmoid
 from trivet.errors import DataError
 from trivet.measures.thresholds import DEFAULT_THRESHOLD, best_threshold
 
@@ -26,8 +29,8 @@ def choose_sources(pairs: HeadLogits, old: EvidenceInfo | None = None) -> Eviden
     overlap = pairs.lexical_overlap
     assert overlap is not None
     z = found.scale * pairs.logits + found.shift + found.lexical_overlap * overlap
-    known = ~pairs.truth.isnan()
-    probs, truth = z[known].sigmoid().numpy(), pairs.truth[known].numpy()
+    known = ~np.isnan(pairs.truth)
+    probs, truth = sigmoid(z[known]), pairs.truth[known]
     best = best_threshold(1 - probs, truth)
     chosen = EvidenceInfo(
         scale=found.scale,

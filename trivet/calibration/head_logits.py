@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from trivet.calibration.fit import HeadLogits
+from trivet.calibration.joining import HeadLogits
 from trivet.data.labelled.datamodule import Item, collate_items
 from trivet.data.labelled.labels import evidence_labels
 from trivet.data.lexical_overlap import pair_overlaps
@@ -20,6 +22,8 @@ from trivet.measures.predictions import touched_sentences
 from trivet.model.architecture import HEAD_NAMES, HeadName
 from trivet.model.rag_model import RagModel, TokenLogits
 from trivet.records import ContextSpan, Labels, Span
+
+_Kind = TypeVar("_Kind", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -56,9 +60,9 @@ def read_heads(
     for item in items:
         for name, row in _read(model, item, pad, call_windows, wanted).items():
             rows[name].append(row)
-    weight = torch.tensor([item.labelled.weight for item in items], dtype=torch.float64)
-    verdict = torch.tensor([_verdict(item) for item in items], dtype=torch.float64)
-    unknown = torch.full_like(verdict, torch.nan)
+    weight = np.array([item.labelled.weight for item in items], dtype=np.float64)
+    verdict = np.array([_verdict(item) for item in items], dtype=np.float64)
+    unknown = np.full_like(verdict, np.nan)
     return {
         name: _together(found, verdict if name == "support" else unknown, weight)
         for name, found in rows.items()
@@ -151,32 +155,32 @@ def read_logits(
         return {name: torch.cat([part[name] for part in parts]).float().cpu() for name in parts[0]}
 
 
-def _together(rows: Sequence[_Row], verdict: Tensor, weight: Tensor) -> HeadLogits:
+def _together(rows: Sequence[_Row], verdict: FloatArray, weight: FloatArray) -> HeadLogits:
     sentences = np.array([len(row.truth) for row in rows])
     before = np.cumsum(sentences) - sentences
     copies = np.concatenate([row.copies for row in rows])
     several = bool((copies != 1).any())
     is_evidence = np.concatenate([row.is_evidence for row in rows])
     return HeadLogits(
-        logits=torch.from_numpy(np.concatenate([row.logits for row in rows]).astype(np.float64)),
-        token=torch.from_numpy(np.repeat(np.arange(len(copies)), copies)) if several else None,
-        sentence=torch.from_numpy(
-            np.concatenate([row.sentence + start for row, start in zip(rows, before, strict=True)])
+        logits=np.concatenate([row.logits for row in rows]).astype(np.float64),
+        token=np.repeat(np.arange(len(copies)), copies) if several else None,
+        sentence=np.concatenate(
+            [row.sentence + start for row, start in zip(rows, before, strict=True)]
         ),
-        row=torch.from_numpy(np.repeat(np.arange(len(rows)), sentences)),
-        truth=torch.from_numpy(np.concatenate([row.truth for row in rows])),
+        row=np.repeat(np.arange(len(rows)), sentences),
+        truth=np.concatenate([row.truth for row in rows]),
         verdict=verdict,
         weight=weight,
-        lexical_overlap=torch.from_numpy(np.concatenate([row.lexical_overlap for row in rows])),
-        is_evidence=torch.from_numpy(is_evidence) if is_evidence.any() else None,
+        lexical_overlap=np.concatenate([row.lexical_overlap for row in rows]),
+        is_evidence=is_evidence if is_evidence.any() else None,
         features=_stacked([row.features for row in rows]),
         has_claim=_stacked([row.has_claim for row in rows]),
     )
 
 
-def _stacked(arrays: Sequence[FloatArray | BoolArray | None]) -> Tensor | None:
+def _stacked(arrays: Sequence[npt.NDArray[_Kind] | None]) -> npt.NDArray[_Kind] | None:
     given = [each for each in arrays if each is not None]
-    return torch.from_numpy(np.concatenate(given)) if given else None
+    return np.concatenate(given) if given else None
 
 
 def _verdict(item: Item) -> float:

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
-from trivet.calibration.fit import HeadLogits, Map, Probabilities, probabilities
-from trivet.data.tokenization import BoolArray
+from trivet.calibration.fit import Map, probabilities
+from trivet.calibration.joining import HeadLogits, Probabilities
 from trivet.errors import DataError
 from trivet.measures.curves import (
     FloatArray,
@@ -21,6 +20,7 @@ from trivet.measures.curves import (
     expected_calibration_error,
     reliability_bins,
 )
+from trivet.measures.intervals import BoolArray
 from trivet.measures.lengths import BUCKETS, bucket_of
 from trivet.model.architecture import Reduction
 
@@ -81,11 +81,11 @@ def cross_fitted(
     except DataError:
         return None
     rows = {"faithfulness": split[0]}
-    rows["sentences"] = rows["faithfulness"][head.row.numpy()]
-    rows["tokens"] = rows["sentences"][head.sentence.numpy()]
+    rows["sentences"] = rows["faithfulness"][head.row]
+    rows["tokens"] = rows["sentences"][head.sentence]
     return Probabilities(
         **{
-            name: getattr(second, name).where(torch.from_numpy(mask), getattr(first, name))
+            name: np.where(mask, getattr(second, name), getattr(first, name))
             for name, mask in rows.items()
         }
     )
@@ -105,11 +105,11 @@ def head_report(
     The map was fitted on all rows, the probabilities after it are cross-fitted.
     """
     if name == "faithfulness":
-        unit, kind, truth = "responses", "faithfulness", head.verdict.numpy()
+        unit, kind, truth = "responses", "faithfulness", head.verdict
     else:
         unit = "response sentences" if name == "support" else "context sentences"
-        kind, truth = "sentences", head.truth.numpy()
-        masks = {part: mask[head.row.numpy()] for part, mask in masks.items()}
+        kind, truth = "sentences", head.truth
+        masks = {part: mask[head.row] for part, mask in masks.items()}
     errors, curves = [], []
     for part, mask in masks.items():
         known = mask & np.isfinite(truth)
@@ -134,7 +134,7 @@ def _bins(
 ) -> list[ReliabilityBin]:
     if found is None:
         return []
-    probs = np.clip(getattr(found, kind).numpy(), 0, 1)  # means may exceed 1 by rounding
+    probs = np.clip(getattr(found, kind), 0, 1)  # means may exceed 1 by rounding
     return reliability_bins(probs[known], truth[known])
 
 
@@ -142,8 +142,8 @@ def _share_rmse(found: Probabilities | None, head: HeadLogits, known: BoolArray)
     """Return the root mean squared error of the examples' shares of true sentences."""
     if found is None or not known.any():
         return None
-    row = head.row.numpy()[known]
+    row = head.row[known]
     counts = np.bincount(row)
-    gaps = np.bincount(row, (found.sentences - head.truth).numpy()[known])
+    gaps = np.bincount(row, (found.sentences - head.truth)[known])
     rows = counts > 0
     return float(np.sqrt(np.mean((gaps[rows] / counts[rows]) ** 2)))

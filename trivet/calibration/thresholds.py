@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trivet.bundle.schema import Thresholds
-from trivet.calibration.fit import HeadLogits, Map, probabilities
-from trivet.data.labelled.datamodule import Item
+from trivet.calibration.fit import Map, probabilities
+from trivet.calibration.halts import ChosenHalt, Streamed, choose_halt
+from trivet.calibration.joining import HeadLogits
 from trivet.errors import DataError
 from trivet.measures.false_alarms import (
     AlarmBound,
@@ -35,6 +37,9 @@ from trivet.measures.thresholds import (
 )
 from trivet.model.architecture import Reduction
 from trivet.records import Labels
+
+if TYPE_CHECKING:  # it needs torch, and thresholds do not
+    from trivet.data.labelled.datamodule import Item
 
 _RESAMPLES = 500
 _UNITS = {"sentence": "responses", "span": "words"}
@@ -97,6 +102,7 @@ class ChosenThresholds:
     too_few: tuple[TooFewDocuments, ...] = ()  # data sets in which this rate is not kept
     sources: tuple[SourceAlarms, ...] = ()  # of all rows
     rule: Rule | None = None  # that chose
+    halt: ChosenHalt | None = None  # threshold of single sentences; None if no stream was read
 
 
 def justified_thresholds(
@@ -172,7 +178,7 @@ def dev_scores(
 ) -> Iterator[DevScores]:
     """Return each example's scores under a map of the support head's logits."""
     joined = probabilities(support, found, faithfulness)
-    tokens, sentences = joined.tokens.numpy(), joined.sentences.numpy()
+    tokens, sentences = joined.tokens, joined.sentences
     first_token = first_sentence = 0
     for item, whole in zip(items, joined.faithfulness.tolist(), strict=True):
         own = sentences[first_sentence:], tokens[first_token:], whole
@@ -187,10 +193,12 @@ def choose_or_keep(
     after: Sequence[DevScores],
     sources: Sequence[str],
     rule: Rule,
+    streams: Sequence[Streamed] = (),
 ) -> ChosenThresholds:
     """Return the thresholds that the rows justify; the others are kept.
 
-    A kept threshold is moved with a changed support, so that it flags as many rows as before.
+    A kept threshold is moved with a changed support, so that it flags as many rows as before; that
+    of single sentences, which the ``streams`` of those sources choose, is dropped then.
     ``sources`` are the prefixes of those that choose; all if empty.
 
     Raises:
@@ -210,7 +218,11 @@ def choose_or_keep(
     choosing = [after[place] for place in places]
     uses = justified_thresholds(choosing, rule, found["sentence"])
     found |= {use.use: use.threshold for use in uses if use.threshold is not None}
-    thresholds = replace(old, **found)
+    halt = choose_halt(streams) if streams else None
+    chosen_halt = None if halt is None else halt.threshold
+    if chosen_halt is None and np.array_equal(was["sentence"].support, now["sentence"].support):
+        chosen_halt = old.halt
+    thresholds = replace(old, **found, halt=chosen_halt)
     faithful = faithful_responses(threshold_columns(choosing)["sentence"], choosing)
     rate = rule.false_alarms
     bounds: list[AlarmBound] = []
@@ -224,6 +236,7 @@ def choose_or_keep(
         tuple(too_small(faithful, rate)),
         _by_source(after, thresholds.sentence),
         rule,
+        halt,
     )
 
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import httpx2
 
 from trivet.client.answer_stream import AsyncAnswerStream
-from trivet.client.answers import Relevance, Result
-from trivet.client.request_bodies import MOST_BYTES, Examples, blocks
-from trivet.client.requester import Requester
-from trivet.client.settings import ClientSettings
+from trivet.client.messages import MOST_BYTES, Examples, Relevance, Result, Slot
+from trivet.client.requester import ClientSettings, Requester, Wait
 from trivet.records import Evaluation, FailedEvaluation
 
 
@@ -62,34 +59,28 @@ class AsyncClient:
         threshold: float | None = None,
     ) -> AsyncGenerator[Evaluation | FailedEvaluation]:
         """Evaluate a stream, asynchronous or not, as ``Client.evaluate_many`` does."""
-        settings = self.settings
         options = {"allow_empty_contexts": allow_empty_contexts, "threshold": threshold}
-        stream = blocks(examples, settings.examples_per_request, settings.most_bytes, mapping)
-        running: deque[asyncio.Task[list[Result]]] = deque()
-        stream_error = None
+        running: set[asyncio.Task[list[Result]]] = set()
+
+        def begin(block: list[Slot]) -> Wait:
+            task = asyncio.create_task(self._requester.evaluate_block(block, options))
+            running.add(task)
+
+            def wait() -> Awaitable[list[Result]]:
+                running.remove(task)
+                return task
+
+            return wait
+
+        results = self._requester.evaluate_many(examples, mapping, begin)
         try:
-            while True:
-                try:
-                    block = await anext(stream, None)
-                except Exception as error:  # the stream broke: finish the requests before it
-                    block, stream_error = None, error
-                if block is None:
-                    break
-                evaluation = self._requester.evaluate_block(block, options)
-                running.append(asyncio.create_task(evaluation))
-                if len(running) >= settings.connections:
-                    for result in await running.popleft():
-                        yield result
-            while running:
-                for result in await running.popleft():
-                    yield result
-            if stream_error is not None:
-                raise stream_error
+            async for result in results:
+                yield result
         finally:
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
-            await stream.aclose()
+            await results.aclose()
 
     def stream(
         self,

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import httpx2
 
 from trivet.client.answer_stream import AnswerStream, AsyncAnswerStream
-from trivet.client.answers import Relevance, Result
-from trivet.client.request_bodies import MOST_BYTES, Slot, blocks
-from trivet.client.requester import Requester, run
-from trivet.client.settings import ClientSettings
+from trivet.client.messages import MOST_BYTES, Relevance, Result, Slot
+from trivet.client.requester import ClientSettings, Requester, Wait, run
 from trivet.records import Evaluation, FailedEvaluation
 from trivet.results import Results
 
@@ -108,35 +105,26 @@ class Client:
     def _results(
         self, examples: Iterable[Any], options: Mapping[str, object]
     ) -> Generator[Evaluation | FailedEvaluation]:
-        settings = self.settings
-        stream = blocks(examples, settings.examples_per_request, settings.most_bytes)
-        running: deque[Future[list[Result]]] = deque()
-        stop, stream_error = threading.Event(), None
+        stop = threading.Event()
         requester = self._requester_until(stop)
+        pool = ThreadPoolExecutor(self.settings.connections, thread_name_prefix="trivet-client")
 
-        def evaluate(block: list[Slot]) -> list[Result]:
-            return run(requester.evaluate_block(block, options))
+        def begin(block: list[Slot]) -> Wait:
+            future = pool.submit(lambda: run(requester.evaluate_block(block, options)))
 
-        pool = ThreadPoolExecutor(settings.connections, thread_name_prefix="trivet-client")
+            async def wait() -> list[Result]:
+                return future.result()
+
+            return wait
+
+        results = requester.evaluate_many(examples, None, begin)
         try:
-            while True:
-                try:
-                    block = run(anext(stream, None))
-                except Exception as error:  # the stream broke: finish the requests before it
-                    block, stream_error = None, error
-                if block is None:
-                    break
-                running.append(pool.submit(evaluate, block))
-                if len(running) >= settings.connections:
-                    yield from running.popleft().result()
-            while running:
-                yield from running.popleft().result()
-            if stream_error is not None:
-                raise stream_error
+            while (result := run(anext(results, None))) is not None:
+                yield result
         finally:
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
-            run(stream.aclose())
+            run(results.aclose())
 
     def stream(
         self,

@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import random
+import re
+import ssl
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import httpx2
 
-from trivet.client.answers import (
+from trivet.client.messages import (
+    MOST_BYTES,
+    MOST_EXAMPLES,
+    EncodedExample,
+    Examples,
     Read,
     Relevance,
     Result,
+    Slot,
+    blocks,
+    body,
+    encode,
     read_answer,
     read_relevance,
     read_results,
@@ -23,11 +44,60 @@ from trivet.client.answers import (
     status_problem,
     transport_problem,
 )
-from trivet.client.request_bodies import EncodedExample, Slot, body, encode
-from trivet.client.settings import ClientSettings
 from trivet.errors import BackendError, ExampleError, WindowError
 from trivet.events import SentenceEvent
 from trivet.records import Evaluation, FailedEvaluation, to_json_text
+
+Wait: TypeAlias = Callable[[], Awaitable[list[Result]]]
+"""Function that waits for the results of a block."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ClientSettings:
+    """Checked arguments of a client, which ``Client`` documents; no ``repr`` may show the key."""
+
+    url: str
+    key: str | None = None
+    timeout_seconds: float = 60.0
+    retries: int = 4
+    connections: int = 8
+    examples_per_request: int = 16
+    most_bytes: int = MOST_BYTES
+    ca_file: Path | str | None = None
+
+    def __post_init__(self) -> None:
+        """Check all values; a ``ValueError`` names the argument."""
+        parts = httpx2.URL(self.url)
+        if parts.scheme not in ("http", "https") or not parts.host:
+            raise ValueError(f"url must look like http://host:8080, not {self.url!r}")
+        if parts.userinfo or parts.query or parts.fragment:
+            raise ValueError("url must contain neither a password nor a query; pass a key as key=")
+        if self.key is not None and not re.fullmatch("[!-~]+", self.key.strip()):
+            raise ValueError("key must be one word of printable ASCII characters")
+        if not 1 <= self.examples_per_request <= MOST_EXAMPLES:
+            given = self.examples_per_request
+            raise ValueError(f"examples_per_request must be from 1 to {MOST_EXAMPLES}, got {given}")
+        for name, least in (("connections", 1), ("most_bytes", 1), ("retries", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if not self.timeout_seconds > 0:
+            raise ValueError(f"timeout_seconds must be above 0, got {self.timeout_seconds}")
+
+    def http_arguments(self) -> dict[str, Any]:
+        """Return the arguments of an httpx2 client; redirects are not followed."""
+        headers = {"user-agent": "trivet", "accept": "application/json"}
+        if self.key is not None:
+            headers["authorization"] = f"Bearer {self.key.strip()}"
+        return {
+            "base_url": self.url,
+            "headers": headers,
+            "verify": ssl.create_default_context(cafile=self.ca_file) if self.ca_file else True,
+            "follow_redirects": False,
+            "limits": httpx2.Limits(
+                max_connections=self.connections, max_keepalive_connections=self.connections
+            ),
+        }
+
 
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 10.0
@@ -70,6 +140,40 @@ class Requester:
                 failed = getattr(error, "code", "window"), str(error)
                 results = iter([FailedEvaluation(each.id, *failed) for each in examples])
         return [next(results) if isinstance(slot, EncodedExample) else slot for slot in block]
+
+    async def evaluate_many(
+        self,
+        examples: Examples,
+        mapping: Mapping[str, str] | None,
+        begin: Callable[[list[Slot]], Wait],
+    ) -> AsyncGenerator[Result]:
+        """Yield the results of a stream in order, with at most ``connections`` blocks under way.
+
+        Args:
+            examples: The stream; if it breaks, its error is raised after the results before it.
+            mapping: Field names that replace the known ones.
+            begin: Begins to evaluate a block, and returns a function that waits for its results.
+        """
+        settings = self.settings
+        stream = blocks(examples, settings.examples_per_request, settings.most_bytes, mapping)
+        running: deque[Wait] = deque()
+        stream_error = None
+        async with contextlib.aclosing(stream):
+            while stream_error is None:
+                try:
+                    running.append(begin(await anext(stream)))
+                except StopAsyncIteration:
+                    break
+                except Exception as error:
+                    stream_error = error
+                if len(running) >= settings.connections:
+                    for result in await running.popleft()():
+                        yield result
+            while running:
+                for result in await running.popleft()():
+                    yield result
+        if stream_error is not None:
+            raise stream_error
 
     async def relevance(self, question: str, contexts: Sequence[Any] | str) -> Relevance:
         """Score contexts against a question."""

@@ -74,9 +74,8 @@ def annotate(
         *(model, base_url, price, max_dollars, concurrency, dry_run, restart, quiet)
     )
     with needs_extra("annotate"), llm_exits(out), contextlib.ExitStack() as stack:
-        from trivet.annotation.annotator import Annotator
-        from trivet.annotation.labelling import REVIEW, Labeller, rows_to_label
-        from trivet.annotation.prompt import Prompt
+        from trivet.annotation.asking import Prompt
+        from trivet.annotation.labelling import REVIEW, Annotator, Labeller, rows_to_label
         from trivet.batch.run import rows_of_log
         from trivet.batch.settings import RunSettings
         from trivet.data.traces.trace_log import open_log

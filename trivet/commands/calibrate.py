@@ -120,7 +120,7 @@ def calibrate(
     afterwards. The sentence threshold is chosen by the rate of false alarms, or with --prior by F1
     or with --precision-at-least by precision, and the span threshold by the F1 of spans. If the
     rows do not justify a new threshold, the old one is kept and the exit code is 4. Probabilities
-    are fitted in torch, so --backend is for --thresholds-only.
+    are fitted to logits of torch, so --backend is for --thresholds-only, which needs no torch.
     """
     if lexical_overlap and method != "platt":
         raise typer.BadParameter(f"--lexical-overlap needs --method platt, not {method}")
@@ -131,13 +131,14 @@ def calibrate(
     if thresholds_only and report is not None:
         raise typer.BadParameter("--report needs fitted probabilities; drop --thresholds-only")
     if backend is not None and not thresholds_only:
-        raise typer.BadParameter("--backend needs --thresholds-only; the fit runs in torch")
+        raise typer.BadParameter(
+            "--backend needs --thresholds-only; logits for the fit come from torch"
+        )
     by_rate = prior is None and precision_at_least is None
-    with needs_extra("train"):
-        from trivet.calibrate import Choices, choose_thresholds
-        from trivet.calibrate import calibrate as fit_heads
-        from trivet.calibration.report import check_path, lines, write_report
-        from trivet.measures.thresholds import Rule
+    from trivet.calibration.bundle_thresholds import Choices, choose_thresholds
+    from trivet.calibration.report import check_path, lines, write_report
+    from trivet.measures.thresholds import Rule
+
     if report is not None:
         check_path(report)
     choices = Choices(
@@ -158,6 +159,8 @@ def calibrate(
         )
         print("\n".join(lines((), chosen)))
     else:
+        with needs_extra("train"):
+            from trivet.calibrate import calibrate as fit_heads
         found = fit_heads(bundle, data, split, choices, out, device)
         chosen = found.chosen
         print("\n".join(lines(found.reports, chosen)))

@@ -77,14 +77,13 @@ def compare(
     from trivet.errors import ConfigError, DataError
     from trivet.llm.budget import Budget, Price
     from trivet.llm.cache import AnswerCache
+    from trivet.llm.chat import LlmError
     from trivet.llm.client import ChatClient
-    from trivet.llm.errors import LlmError
     from trivet.peers.columns import document, read_columns, texts
-    from trivet.peers.fingerprint import fingerprint
     from trivet.peers.measures import measure_peers
     from trivet.peers.page import Compared, write_comparison
     from trivet.peers.peer import PeerSetup, check_peer
-    from trivet.peers.predictions import read_foreign, read_predictions
+    from trivet.peers.predictions import fingerprint, read_foreign, read_predictions
     from trivet.peers.run import Run, run_peer
 
     part = parse_shard(shard)

@@ -70,7 +70,9 @@ def evaluate(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="File: .jsonl, .json, .csv, .parquet, .xlsx; default: JSONL to stdout."),
+        typer.Option(
+            help="File: .jsonl, .json, .csv, .parquet, .xlsx; default: a table, or JSONL in a pipe."
+        ),
     ] = None,
     mapping: Annotated[
         list[str] | None,
@@ -268,20 +270,22 @@ def evaluate(
         check_page(report, [out], [] if file == "-" else [file])  # before a long run
     evaluator = load()
     policy = ResumePolicy(restart, although_changed, strict)
+    # A person reads a table; what is piped on, or asked for by field, stays JSON lines.
+    tabled = out is None and fields is None and sys.stdout.isatty()
     written = out
-    with contextlib.ExitStack() as stack:
-        if written is None and (baseline is not None or scores is not None):
-            folder = stack.enter_context(tempfile.TemporaryDirectory())
+    with contextlib.ExitStack() as files:
+        if written is None and (tabled or baseline is not None or scores is not None):
+            folder = files.enter_context(tempfile.TemporaryDirectory())
             written = Path(folder) / "verdicts.jsonl"
-        stack.enter_context(run_exits())
-        stack.enter_context(say_how_files_are_read(quiet))
-        on_block = stack.enter_context(show_progress(log, quiet))
-        if written is None:
-            tally = evaluate_to_stream(
-                evaluator, log, sys.stdout.buffer, settings, on_block, strict=strict
-            )
-        else:
-            tally = evaluate_to_file(evaluator, log, written, settings, on_block, policy).counts
+        with run_exits(), say_how_files_are_read(quiet), show_progress(log, quiet) as on_block:
+            if written is None:
+                tally = evaluate_to_stream(
+                    evaluator, log, sys.stdout.buffer, settings, on_block, strict=strict
+                )
+            else:
+                tally = evaluate_to_file(evaluator, log, written, settings, on_block, policy).counts
+        if tabled and written is not None:
+            _show_table(written)
         is_worse = _compare(baseline, written) and fail_if_worse
         if scores is not None and written is not None and isinstance(log, TraceLog):
             from trivet.batch.trace_scores import write_scores
@@ -292,7 +296,10 @@ def evaluate(
 
         write_report([out], report)
     if not quiet:
-        print("\n".join(tally.lines()), file=sys.stderr)
+        places = (
+            f"{name}: {path}" for name, path in (("verdicts", out), ("report", report)) if path
+        )
+        print("\n".join([*tally.lines(), *places]), file=sys.stderr)
     if is_worse:
         raise end("faithfulness is worse than that of --baseline", UNDER)
     _check_result(tally, limits)
@@ -324,6 +331,14 @@ def _watch(
         print("\n".join(tally.lines()), file=sys.stderr)
     _check_result(tally, limits)
     return typer.Exit()
+
+
+def _show_table(verdicts: Path) -> None:
+    from trivet.report import terminal
+    from trivet.report.verdict_files import VerdictFile
+    from trivet.report.verdict_table import render_table
+
+    terminal.show(render_table(VerdictFile(verdicts)))
 
 
 def _compare(baseline: Path | None, verdicts: Path | None) -> bool:

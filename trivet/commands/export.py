@@ -62,7 +62,7 @@ def onnx(
     keep: tuple[Precision, ...] | None = (precision,) if precision else None
     if precision in ("bf16", "fp16"):
         keep = ("fp32", "int8", precision)  # an engine may be compared with fp32
-    _write_graphs(bundle, out, keep, form, threads)
+    write_graphs(bundle, out, keep, form, threads)
     print(out or bundle)
 
 
@@ -171,13 +171,14 @@ def triton(
     print(out)
 
 
-def _write_graphs(
+def write_graphs(
     bundle: Path,
     out: Path | None,
     keep: tuple[Precision, ...] | None,
     form: Literal["portable", "attention"],
     threads: int | None,
 ) -> None:
+    """Write ONNX graphs, and print how far each is from the weights."""
     with needs_extra("export"):
         from trivet.export import export_onnx
     report = export_onnx(bundle, out, keep=keep, form=form, threads=threads)
@@ -219,7 +220,7 @@ def _with_graphs(
         copied = {name: found.path(name) for name in found.manifest.files.keys() - left_out}
         write_bundle(out, found.info, tokenizer, extra=copied)
         return out
-    _write_graphs(bundle, out, keep, form, threads)
+    write_graphs(bundle, out, keep, form, threads)
     return out or bundle
 
 

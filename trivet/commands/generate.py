@@ -80,10 +80,8 @@ def generate(
         *(model, base_url, price, max_dollars, concurrency, dry_run, restart, quiet)
     )
     with needs_extra("annotate"), llm_exits(out), contextlib.ExitStack() as stack:
-        from trivet.annotation.documents import read_pools
-        from trivet.annotation.generate import Generator, read_questions, samples_of
-        from trivet.annotation.questions import Questioner, sources_of
-        from trivet.annotation.recipes import Mixture
+        from trivet.annotation.generate import Generator, Mixture, read_questions, samples_of
+        from trivet.annotation.questions import Questioner, read_pools, sources_of
         from trivet.data.labelled.grouping import digest
         from trivet.data.logs.column_mapping import Columns
         from trivet.data.logs.log import Log

@@ -118,7 +118,7 @@ def usage_of(clients: Sequence[ChatClient]) -> str:
 def llm_exits(out: Path) -> Iterator[None]:
     """Turn an error that stops a run of a language model into one line and an exit code."""
     from trivet.batch.output import no_room
-    from trivet.llm.errors import BudgetError, LlmError
+    from trivet.llm.chat import BudgetError, LlmError
 
     try:
         with run_exits(), no_room(out):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trivet.commands.shared import parse_level
+from trivet.commands.shared import check_share
 
 
 def report(
@@ -31,29 +31,28 @@ def report(
             help="Group by this metadata column; default: all with 2 to 20 values. Repeatable.",
         ),
     ] = None,
-    low: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SCORE=LIMIT", help="Count lower scores as failures. Repeatable."),
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            metavar="FAITHFULNESS",
+            callback=check_share,
+            help="Call answers below it unsupported; default: the verdicts as they are.",
+        ),
     ] = None,
     shown: Annotated[int, typer.Option(min=0, help="Number of answers, the worst first.")] = 500,
 ) -> None:
     """Write an HTML page about verdicts.
 
-    It shows scores, kinds of failure, groups and the worst answers; with a second file, paired
-    differences and the answers that changed most.
+    It shows what to do, the worst answers, and figures; with a second file, paired differences
+    and the answers that changed most.
     """
-    limits = dict(
-        parse_level(pair, f"--low {pair} must be SCORE=LIMIT, such as relevance=0.2")
-        for pair in low or []
-    )
-    from trivet.report.tally import Limits
     from trivet.report.write_report import write_report
 
     write_report(
         [verdicts] if other is None else [verdicts, other],
         out,
         logs=data or [],
-        limits=Limits.from_words(limits),
+        threshold=threshold,
         by=by or [],
         shown=shown,
     )

@@ -53,7 +53,7 @@ def review(
             from rich.console import Console
             from rich.progress import track
 
-            from trivet.annotation.review.uncertainty import measure_uncertainty
+            from trivet.annotation.review.review import measure_uncertainty
             from trivet.evaluation.evaluator import Evaluator
 
             console = Console(stderr=True)

@@ -32,7 +32,7 @@ Precision = Literal["int8", "fp32", "bf16", "fp16"]
 PrecisionOption = Annotated[
     Precision | None, typer.Option(help="Precision of the graph; default: the fastest.")
 ]
-BackendName = Literal["onnx", "onnx-tensorrt", "openvino", "tensorrt", "torch"]
+BackendName = Literal["onnx", "openvino", "tensorrt", "torch"]
 BackendOption = Annotated[
     BackendName | None,
     typer.Option(
@@ -47,30 +47,30 @@ DeviceOption = Annotated[
 ]
 
 
-def check_level(value: float | None) -> float | None:
-    """Refuse a number outside [0, 1]; one that may be a percentage is written as it should be."""
-    if value is None or 0 <= value <= 1:
-        return value
-    hint = f"; for {value:g} % write {value / 100:.2f}" if 1 < value <= 100 else ""
-    raise typer.BadParameter(f"{value:g} is not a number from 0 to 1{hint}")
-
-
-def check_rate(value: float | None) -> float | None:
-    """Refuse a number outside [0.001, 0.999], as ``check_level`` does."""
-    check_level(value)
-    if value is not None and not 0.001 <= value <= 0.999:
-        raise typer.BadParameter(f"{value:g} is not a rate from 0.001 to 0.999")
+def check_share(value: float | None) -> float | None:
+    """Refuse a threshold outside [0, 1]; of a percentage say the share to write."""
+    if value is not None and not 0 <= value <= 1:
+        share = f"; write {value / 100:.2f} for {value:g} %" * (1 < value <= 100)
+        raise typer.BadParameter(f"{value:g} is not in [0, 1]{share}")
     return value
 
 
 ThresholdOption = Annotated[
     float | None,
     typer.Option(
+        callback=check_share,
         metavar="SUPPORT",
-        callback=check_level,
         help="Threshold of support for the verdict, from 0 to 1; default: that of the bundle.",
     ),
 ]
+
+
+def check_rate(value: float | None) -> float | None:
+    """Refuse a rate outside [0.001, 0.999], as ``check_share`` does."""
+    check_share(value)
+    if value is not None and not 0.001 <= value <= 0.999:
+        raise typer.BadParameter(f"{value:g} is not a rate from 0.001 to 0.999")
+    return value
 
 
 def what_was_typed() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from trivet.data.labelled.plain_labels import PlainRows
     from trivet.evaluation.evaluator import Evaluator
     from trivet.evaluation.measured_bundle import MeasuredBundle
+    from trivet.measures.choosing import SetChange
     from trivet.measures.figures import Figure
 
 
@@ -52,7 +53,8 @@ def test(
         typer.Option(
             metavar="SPEC",
             help="ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or "
-            "[jsonl:]FILE.jsonl with spans as labels. Repeatable.",
+            "[jsonl:]FILE.jsonl with spans as labels; @all, @fit or @dev at its end replaces "
+            "--split. Repeatable.",
         ),
     ] = None,
     split: Annotated[
@@ -98,6 +100,13 @@ def test(
             help="Also measure the scores of GPT-3.5, RAGAS and TruLens that RAGBench holds."
         ),
     ] = False,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER|NAME",
+            help="Bundle to compare with on each --data, by the rule of choosing.",
+        ),
+    ] = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="File for the figures as JSON.")
     ] = None,
@@ -130,6 +139,8 @@ def test(
         raise typer.BadParameter(f"{', '.join(used)} is for FILE, not for --data")
     if file is not None and published:
         raise typer.BadParameter("--published is for --data; FILE has no scores of other judges")
+    if against is not None and not data:
+        raise typer.BadParameter("--against compares on --data")
     if into_card and threshold is not None:
         raise typer.BadParameter("--into-card needs the bundle's own threshold: drop --threshold")
     with needs_extra("train"):
@@ -154,6 +165,9 @@ def test(
         else:
             found = _measure_own(evaluator, own, split, by_length, threshold, false_alarms or 0.1)
     terminal.show(render_figures(found.figures) if own is None else _render_own(found, own))
+    if against is not None:
+        other = Evaluator(against, threads, precision=precision, backend=backend, device=device)
+        terminal.show(render_choice(measured_bundle.compare_with(other, found, threshold)))
     print(f"{len(found.rows) - found.failed} evaluated, {found.failed} failed", file=sys.stderr)
     if own is not None:
         _say_left_out(found)
@@ -214,6 +228,26 @@ def _say_left_out(found: MeasuredBundle) -> None:
     for row in found.rows:
         if isinstance(row.evaluation, FailedEvaluation):
             print(f"{row.example.example.id}: {row.evaluation.message}", file=sys.stderr)
+
+
+def render_choice(changes: Sequence[SetChange]) -> RenderableType:
+    """Return the table of two bundles on several sets, with the decision below it."""
+    from rich.console import Group
+    from rich.table import Table
+
+    from trivet.measures.choosing import is_kept
+
+    table = Table("set", "n", "hallucinated", "counting words", "against", "bundle", "change")
+    for one in changes:
+        values = (one.counting.value, one.first.value, one.second.value)
+        interval = one.change.interval()
+        change = "" if one.change.value is None else f"{one.change.value:+.3f}"
+        change += "" if interval is None else f" [{interval[0]:+.3f}, {interval[1]:+.3f}]"
+        texts = ("" if value is None else f"{value:.3f}" for value in values)
+        table.add_row(one.name, f"{one.n:,}", f"{one.positives:,}", *texts, change)
+    kept = "kept" if is_kept(changes) else "not kept"
+    rule = "the mean must rise, and no set fall by more than .01"
+    return Group(table, f"By the rule of choosing, the bundle is {kept}: {rule}.")
 
 
 def render_figures(figures: Iterable[Figure]) -> RenderableType:

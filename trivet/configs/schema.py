@@ -35,7 +35,6 @@ class Trunk(Enum):
     shared = "shared"  # the whole encoder
     separate = "separate"  # nothing: one encoder per head
     partial = "partial"  # embeddings and the lowest encoder.shared_layers layers
-    lora = "lora"  # the encoder's frozen weights; each head trains low-rank adapters of its own
 
 
 class Head(Enum):
@@ -84,13 +83,11 @@ class EncoderConfig:
     split_digits: bool = False  # every digit is a token
     trunk: Trunk = Trunk.shared
     shared_layers: int | None = None  # for trunk: partial; 1 to the encoder's layers - 1
-    lora_rank: int = 16  # for trunk: lora
 
     def __post_init__(self) -> None:
         fits = self.trunk is not Trunk.partial or (self.shared_layers or 0) >= 1
         must = "at least 1 for encoder.trunk: partial"
         _check(fits, "encoder.shared_layers", self.shared_layers, must)
-        _check(self.lora_rank > 0, "encoder.lora_rank", self.lora_rank, "> 0")
         for key in ("attention_dropout", "hidden_dropout", "head_dropout"):
             value = getattr(self, key)
             _check(value is None or 0 <= value < 1, f"encoder.{key}", value, "in [0, 1)")
@@ -256,7 +253,6 @@ class OptimConfig:
     call_windows: int | None = None  # windows per call of the encoder; null: batch_windows
     checkpoint_layers: bool = False  # keep only the inputs of layers for the backward pass
     compile: bool = False  # torch.compile of the encoder's layers
-    fused_attention: bool = False  # DeBERTa's attention by flashdeberta, on a GPU
 
     def __post_init__(self) -> None:
         for key in ("head_lr", "clip", "epochs", "batch_windows"):

@@ -36,7 +36,7 @@ _TEMPORAL = re.compile(
     rf"|\b(?P<day1>{_DAY})\s(?:of\s)?(?P<month1>{_MONTH})\b\.?(?:,?\s(?P<year1>{_YEAR})\b)?"
     rf"|\b(?P<month2>{_MONTH})\b\.?\s(?P<day2>{_DAY})(?!\d)(?:,?\s(?P<year2>{_YEAR})\b)?"
     rf"|\b(?P<month3>{_MONTH})\b\.?,?\s(?:of\s)?(?P<year3>{_YEAR})\b"
-    r"|\b(?P<hour>[0-2]?\d)(?:[:.](?P<minute>[0-5]\d))?\s?(?P<half>[ap]\.?m\b\.?)"
+    r"|\b(?P<hour>[0-2]?\d)(?:[:.](?P<minute>[0-5]\d))?\s?(?P<half>[ap]\.m\.|[ap]m\b)"
     r"|\b(?P<hour24>[01]?\d|2[0-3]):(?P<minute24>[0-5]\d)(?![\d:])"
     r"|\b(?P<clock>noon|midnight)\b"
     r"|\b(?P<decade>[12]\d\d0)s\b"

@@ -281,7 +281,7 @@ def tokenize_examples(
     for example, (_, read), own in zip(examples, before, forms, strict=True):
         question, response = next(segments), next(segments)
         passages = [
-            _in_text(_without_lead(segment, len(read)), form)
+            _in_text(segment, len(read), form)
             for form, segment in zip(own, segments, strict=False)  # `own` first: it ends
         ]
         tokenized.append(_assemble(example, question, response, passages, own))
@@ -293,14 +293,10 @@ def _led(lead: str, text: str) -> str:
     return (lead + text if text.strip() else "") if lead else text
 
 
-def _without_lead(segment: Segment, length: int) -> Segment:
+def _in_text(segment: Segment, lead: int, form: StructuredText | None) -> Segment:
     """Return a segment with offsets in its text; a token of the lead alone is empty."""
-    return Segment(segment.ids, np.maximum(segment.offsets - length, 0)) if length else segment
-
-
-def _in_text(segment: Segment, form: StructuredText | None) -> Segment:
-    """Return a segment with offsets in the text that was read in some form."""
-    return segment if form is None else Segment(segment.ids, form.place(segment.offsets))
+    offsets = np.maximum(segment.offsets - lead, 0) if lead else segment.offsets
+    return Segment(segment.ids, offsets if form is None else form.place(offsets))
 
 
 def with_response(

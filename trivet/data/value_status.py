@@ -36,6 +36,7 @@ class ContextValues:
     parts: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     words: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     initials: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    known: dict[Amount, set[int]] = field(default_factory=dict)  # amounts that were looked up
 
     @classmethod
     def of(cls, question: str, sentences: Iterable[str]) -> ContextValues:
@@ -44,8 +45,8 @@ class ContextValues:
         found._add(question, QUESTION)
         for number, text in enumerate(sentences):
             found._add(text, number)
-        for places in found.amounts.values():
-            places.sort()
+        for dimension, places in found.amounts.items():
+            found.amounts[dimension] = sorted(set(places))
         return found
 
     def _add(self, text: str, sentence: int) -> None:
@@ -74,8 +75,10 @@ class ContextValues:
 
     def sentences_of(self, value: Value) -> list[set[int]]:
         """Return for each thing that a value needs the sentences that have it."""
-        if value.amount is not None:
-            return [self._with_amount(value.amount)]
+        if (amount := value.amount) is not None:
+            if amount not in self.known:
+                self.known[amount] = self._with_amount(amount)
+            return [self.known[amount]]
         if value.kind == "time":
             return [self._with_part(part) for part in value.parts]
         initials = "".join(part[0] for part in value.parts)

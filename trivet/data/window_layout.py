@@ -151,8 +151,12 @@ class Frame:
             runs: Passage of each of them in this row, from 0. *Shape:* [T].
         """
         shown = int(runs[-1]) + 1 if len(runs) else 0
-        before = [self._before_passage(number + 1) for number in range(shown)]
-        ends = np.cumsum([len(ids) for ids in before], dtype=np.int64)
+        if self._contexts.text:
+            before = [self._before_passage(number + 1) for number in range(shown)]
+            ends = np.cumsum([len(ids) for ids in before], dtype=np.int64)
+        else:  # a separator between two passages
+            before = [np.full(max(0, shown - 1), self.special.sep, dtype=np.int64)]
+            ends = np.arange(shown)
         columns = np.arange(len(context)) + ends[runs]
         block = np.zeros(len(context) + (int(ends[-1]) if shown else 0), dtype=np.int64)
         fixed = np.ones(len(block), dtype=np.bool_)

@@ -17,8 +17,14 @@ from collections.abc import (
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from trivet.backends.backend import POSITIONS, Backend, ShapedBackend, workers_of
-from trivet.backends.graph_choice import LoadedBackend, Precision
+from trivet.backends.backend import (
+    POSITIONS,
+    Backend,
+    LoadedBackend,
+    Precision,
+    ShapedBackend,
+    workers_of,
+)
 from trivet.backends.loading import BackendName, load_backend, load_tokenizer
 from trivet.bundle.bundle import Bundle, read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
@@ -31,6 +37,7 @@ from trivet.evaluation.correction import Correction, CorrectionMode, correct
 from trivet.evaluation.evidence import with_sources
 from trivet.evaluation.job import (
     EvaluationJob,
+    InferenceJob,
     Reading,
     WorkerPool,
     prefetch,
@@ -86,12 +93,11 @@ class Evaluator:
             threads: Threads of the backend; ``None`` means one for each core.
             precision: ``int8`` or ``fp32``, on a GPU also ``bf16`` or ``fp16``; ``None`` means the
                 fastest graph of the bundle.
-            backend: ``onnx``; ``onnx-tensorrt``, by ONNX Runtime's TensorRT provider;
-                ``openvino``, faster with VNNI; ``torch``; ``tensorrt``, an engine that ``trivet
-                export`` built on this machine; or a loaded backend with the weights of the bundle
-                in fp32, which runs one call at a time unless it has ``workers``. ``None`` means
-                ``onnx`` on a CPU; on a GPU an engine if there is one, else ``torch`` if it is
-                installed.
+            backend: ``onnx``; ``openvino``, faster with VNNI; ``torch``; ``tensorrt``, an engine
+                that ``trivet export`` built on this machine; or a loaded backend with the weights
+                of the bundle in fp32, which runs one call at a time unless it has ``workers``.
+                ``None`` means ``onnx`` on a CPU; on a GPU an engine if there is one, else ``torch``
+                if it is installed.
             device: ``cpu``, ``cuda`` or ``cuda:N``; ``None`` takes a GPU if there is one that the
                 backend can use.
             positions: Maximum positions of one backend call; a GPU needs more than a core. A
@@ -172,7 +178,9 @@ class Evaluator:
             BackendError: The backend failed.
         """
         example = named_example(question, contexts, response, id)
-        return EvaluationJob(self, [example], allow_empty_contexts, threshold).only(to_evaluation)
+        return self.begin(
+            [example], allow_empty_contexts=allow_empty_contexts, threshold=threshold
+        ).only(to_evaluation)
 
     def evaluate_messages(
         self,
@@ -189,7 +197,9 @@ class Evaluator:
         Arguments and errors as of `read_turns`; what fails has its failure.
         """
         examples = [each.example for each in read_turns(messages, contexts, turns, id)]
-        return EvaluationJob(self, examples, allow_empty_contexts, threshold).results()
+        return self.begin(
+            examples, allow_empty_contexts=allow_empty_contexts, threshold=threshold
+        ).results()
 
     def evaluate_tokens(
         self,
@@ -206,7 +216,9 @@ class Evaluator:
             if an unsupported span of the verdict touches it.
         """
         example = named_example(question, contexts, response)
-        return EvaluationJob(self, [example], allow_empty_contexts).only(to_token_verdicts)
+        return self.begin([example], allow_empty_contexts=allow_empty_contexts).only(
+            to_token_verdicts
+        )
 
     def evaluate_many(
         self,
@@ -270,7 +282,8 @@ class Evaluator:
                 share most words with it, ``all`` on all contexts, which takes longer.
             id: As in ``evaluate``.
             allow_empty_contexts: As in ``evaluate``.
-            threshold: As in ``evaluate``.
+            threshold: A sentence is unsupported if its support is below it; ``None`` means the
+                bundle's threshold of single sentences. The final verdict takes it as ``evaluate``.
 
         Raises:
             ExampleError: The question or the contexts cannot be evaluated.
@@ -281,7 +294,7 @@ class Evaluator:
         reader = SentenceReader(self.preprocessor, example, windows, allow_empty_contexts)
 
         def evaluate(prepared: PreprocessedExample) -> Evaluation:
-            return EvaluationJob(self, [prepared], threshold=threshold).only(to_evaluation)
+            return self.begin([prepared], threshold=threshold).only(to_evaluation)
 
         return AnswerStream(reader, evaluate)
 
@@ -309,7 +322,7 @@ class Evaluator:
             ValueError: ``mode`` is unknown.
         """
         example = named_example(question, contexts, response)
-        verdict = EvaluationJob(self, [example], threshold=threshold).only(to_evaluation)
+        verdict = self.begin([example], threshold=threshold).only(to_evaluation)
         return correct(response, verdict, mode)
 
     async def aevaluate(
@@ -353,13 +366,21 @@ class Evaluator:
 
     def begin(
         self,
-        examples: Sequence[RagExample | FailedEvaluation],
+        examples: Sequence[RagExample | PreprocessedExample | FailedEvaluation],
         *,
         allow_empty_contexts: bool = False,
         threshold: float | None = None,
     ) -> EvaluationJob:
         """Preprocess examples together and start their inference in the background."""
-        return EvaluationJob(self, examples, allow_empty_contexts, threshold)
+        check_threshold(threshold)
+        preprocessed = self.preprocessor.preprocess(
+            [each for each in examples if not isinstance(each, FailedEvaluation)],
+            allow_empty_contexts=allow_empty_contexts,
+        )
+        layouts = [each.layout for each in preprocessed if isinstance(each, PreprocessedExample)]
+        inference = InferenceJob(layouts, self.backend, self._pool, self.pad, self.limits)
+        postprocess = functools.partial(self.postprocess, preprocessed, threshold=threshold)
+        return EvaluationJob(examples, preprocessed, inference, postprocess)
 
     def postprocess(
         self,
@@ -379,7 +400,7 @@ class Evaluator:
         info, answers = self.bundle.info, iter(accumulators)
         thresholds = info.thresholds
         if threshold is not None and thresholds is not None:
-            thresholds = replace(thresholds, sentence=threshold)
+            thresholds = replace(thresholds, sentence=threshold, halt=threshold)
         outcomes: list[T | Refusal] = []
         for each in examples:
             if isinstance(each, Refusal):

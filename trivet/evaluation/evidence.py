@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from trivet.bundle.evidence_info import EvidenceInfo
+from trivet.bundle.schema import EvidenceInfo
 from trivet.data.lexical_overlap import pair_overlaps
 from trivet.data.tokenization import FloatArray, TokenizedExample
 from trivet.records import Evaluation, EvidenceSpan

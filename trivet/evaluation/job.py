@@ -14,20 +14,16 @@ import weakref
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from trivet.backends.backend import Backend
 from trivet.bundle.schema import Thresholds
 from trivet.data.windows import Layout
-from trivet.evaluation.options import check_threshold
 from trivet.evaluation.packing import BackendCall, BatchLimits, WindowAccumulator, pack_calls
 from trivet.evaluation.postprocessing import to_evaluation, to_result
 from trivet.evaluation.preprocessing import PreprocessedExample, Refusal
 from trivet.model.aggregate import Outputs
 from trivet.records import Evaluation, FailedEvaluation, RagExample
-
-if TYPE_CHECKING:
-    from trivet.evaluation.evaluator import Evaluator
 
 T = TypeVar("T")
 C = TypeVar("C", bound="_Cancellable")
@@ -93,30 +89,24 @@ class InferenceJob:
 
 
 class EvaluationJob:
-    """Examples that wait for the backend or run; see ``Evaluator.begin``."""
+    """Examples that wait for the backend or run; made by ``Evaluator.begin``.
+
+    Args:
+        examples: Examples, and failures from the start.
+        preprocessed: Results of preprocessing of the examples.
+        inference: Inference of those that are no refusal.
+        postprocess: Reads the outcomes of the examples from the answers.
+    """
 
     def __init__(
         self,
-        evaluator: Evaluator,
         examples: Sequence[RagExample | PreprocessedExample | FailedEvaluation],
-        allow_empty_contexts: bool = False,
-        threshold: float | None = None,
+        preprocessed: Sequence[PreprocessedExample | Refusal],
+        inference: InferenceJob,
+        postprocess: Callable[[Sequence[WindowAccumulator], Reading[Any]], list[Any]],
     ) -> None:
-        check_threshold(threshold)
-        self._evaluator = evaluator
-        self._examples = examples
-        self._threshold = threshold
-        self.preprocessed = evaluator.preprocessor.preprocess(
-            [each for each in examples if not isinstance(each, FailedEvaluation)],
-            allow_empty_contexts=allow_empty_contexts,
-        )
-        self._inference = InferenceJob(
-            [each.layout for each in self.preprocessed if isinstance(each, PreprocessedExample)],
-            evaluator.backend,
-            evaluator._pool,
-            evaluator.pad,
-            evaluator.limits,
-        )
+        self._examples, self.preprocessed = examples, preprocessed
+        self._inference, self._postprocess = inference, postprocess
 
     def only(self, reading: Reading[T]) -> T:
         """Wait; return the outcome of the only example, or raise its error."""
@@ -127,8 +117,7 @@ class EvaluationJob:
 
     def outcomes(self, reading: Reading[T]) -> list[T | Refusal]:
         """Wait; return the outcome of each example that is no failure from the start."""
-        answers = self._inference.wait()
-        return self._evaluator.postprocess(self.preprocessed, answers, reading, self._threshold)
+        return self._postprocess(self._inference.wait(), reading)
 
     def results(self) -> list[Evaluation | FailedEvaluation]:
         """Wait; return one result for each example, in order, also for failures."""

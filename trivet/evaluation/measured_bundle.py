@@ -16,6 +16,7 @@ from trivet.data.labelled.source_report import SourceReport
 from trivet.data.labelled.sources import load_source
 from trivet.errors import DataError
 from trivet.evaluation.evaluator import Evaluator
+from trivet.measures.choosing import SetChange, compare_sets
 from trivet.measures.figures import Figure, to_json, to_markdown
 from trivet.measures.label_check import LabelCheck
 from trivet.measures.lengths import count_buckets, count_tokens, measure_by_length
@@ -37,6 +38,7 @@ class MeasuredBundle:
     about: Mapping[str, str]  # names of bundle, backend, data and split, and the leaks
     lengths: Mapping[str, int] | None  # number of rows of each length, if measured by length
     check: LabelCheck | None = None  # verdicts beside the labels of whole answers, if compared
+    sets: Sequence[tuple[str, int]] = ()  # each source with the number of its rows, in order
 
     @property
     def failed(self) -> int:
@@ -78,12 +80,13 @@ def measure_bundle(
             judges.
     """
     examples: list[LabelledExample] = []
-    reports = []
+    reports, sets = [], []
     for spec in data:
         found, report = load_source(spec, split)
         if not found:
             raise DataError(f"{spec}: no row in split {split!r} is left to evaluate")
         examples += found
+        sets.append((spec, len(found)))
         reports.append(report)
     names = ", ".join(data)
     if published and not any(example.published for example in examples):
@@ -92,7 +95,7 @@ def measure_bundle(
             "files have them in part of their rows"
         )
     report = SourceReport.total(reports)
-    return measure_examples(
+    measured = measure_examples(
         evaluator,
         examples,
         report,
@@ -102,6 +105,7 @@ def measure_bundle(
         published=published,
         threshold=threshold,
     )
+    return replace(measured, sets=sets)
 
 
 def measure_examples(
@@ -150,6 +154,27 @@ def measure_examples(
     about = {"bundle": evaluator.bundle.info.name, "backend": evaluator.backend_name}
     about |= {"data": data, "split": split, "leaks": leaks}
     return MeasuredBundle(rows, figures, report, about, lengths)
+
+
+def compare_with(
+    other: Evaluator, found: MeasuredBundle, threshold: float | None = None
+) -> list[SetChange]:
+    """Judge the same rows by another bundle, and compare them set by set; it is the first."""
+    inputs = (row.example.example for row in found.rows)
+    verdicts = track(
+        other.evaluate_many(inputs, threshold=threshold),
+        "the other bundle",
+        total=len(found.rows),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    judged = [replace(row, evaluation=one) for row, one in zip(found.rows, verdicts, strict=True)]
+    sets, start = {}, 0
+    for name, size in found.sets:
+        own = slice(start, start + size)
+        sets[name] = (judged[own], found.rows[own])
+        start += size
+    return compare_sets(sets)
 
 
 def write_measures(

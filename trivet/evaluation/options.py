@@ -7,8 +7,8 @@ import numbers
 import os
 from typing import get_args
 
+from trivet.backends.backend import Precision
 from trivet.backends.device import is_device
-from trivet.backends.graph_choice import Precision
 from trivet.backends.loading import BackendName
 from trivet.errors import BackendError
 

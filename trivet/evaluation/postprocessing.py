@@ -97,7 +97,7 @@ def to_evaluation(
         cut_question_tokens=layout.cut_question_tokens,
         response_chunks=layout.response_chunks,
         replaced_characters=tokens.replaced_characters,
-        threshold=thresholds.sentence if thresholds else None,
+        threshold=_least_support(preprocessed, thresholds) if thresholds else None,
         language=foreign_language(example.response, example.contexts),
         abstains="abstention" in layout.roles and "claim" not in layout.roles,
     )
@@ -181,27 +181,36 @@ def _sentences(
     """Return the verdict on each sentence of the response that has a token.
 
     One is unsupported if its support and that of the whole response are below the threshold, so a
-    response whose two weakest sentences reach it has none. A sentence without a claim has no
-    verdict. An abstention is unsupported if a context sentence answers the question.
+    response whose two weakest sentences reach it has none; of an example whose sentences stand
+    alone, if its support is. A sentence without a claim has no verdict. A response that abstains
+    and claims nothing is unsupported if a context sentence answers the question; beside claims,
+    "the passages do not say" is about a detail.
     """
     response, tokens = preprocessed.example.response, preprocessed.tokens
     support = probabilities(outputs.sentence_support, "sentence_support")[0]
     whole = float(probabilities(outputs.faithfulness, "faithfulness")[0])
+    least = _least_support(preprocessed, thresholds)
     verdicts = []
     for number in np.flatnonzero(np.bincount(tokens.response_sentence)):
         span, role = tokens.response_sentence_spans[number], preprocessed.layout.roles[number]
         place = span.start, span.end, response[span.start : span.end]
         if role == "claim":
             value = float(support[number])
-            supported = max(value, whole) >= thresholds.sentence
+            supported = (value if preprocessed.alone else max(value, whole)) >= least
             verdicts.append(SentenceVerdict(*place, value, supported))
         elif role == "no_claim":
             verdicts.append(SentenceVerdict(*place, None, None))
         else:
             value = 1 - _most_relevant(tokens, outputs)
-            denied = thresholds.answered is not None and 1 - value >= thresholds.answered
+            answered = thresholds.answered is not None and 1 - value >= thresholds.answered
+            denied = answered and "claim" not in preprocessed.layout.roles
             verdicts.append(SentenceVerdict(*place, value, not denied, abstains=True))
     return tuple(verdicts)
+
+
+def _least_support(preprocessed: PreprocessedExample, thresholds: Thresholds) -> float:
+    """Return the threshold that the support of a sentence is compared with."""
+    return thresholds.single if preprocessed.alone else thresholds.sentence
 
 
 def _most_relevant(tokens: TokenizedExample, outputs: Outputs) -> float:

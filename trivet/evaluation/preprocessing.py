@@ -32,11 +32,20 @@ Refusal: TypeAlias = ExampleError | WindowError | BackendError
 
 @dataclass(frozen=True, slots=True)
 class PreprocessedExample:
-    """An example as the caller gave it, tokenized and cut into windows."""
+    """An example as the caller gave it, tokenized and cut into windows.
+
+    Attributes:
+        example: Texts.
+        tokens: Tokens.
+        layout: Windows.
+        alone: Whether a sentence is judged by its own support, not by that of the whole response
+            as well, as in an answer that is still being written.
+    """
 
     example: RagExample
     tokens: TokenizedExample
     layout: Layout
+    alone: bool = False
 
     @property
     def id(self) -> str | None:

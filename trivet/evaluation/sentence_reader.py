@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
+from trivet.data.claims import role_of
 from trivet.data.evidence import keep_evidence
 from trivet.data.lexical_overlap import Overlaps, count_overlaps
 from trivet.data.sentence_features import count_features, index_contexts, response_values
@@ -55,6 +56,8 @@ class PendingSentence(NamedTuple):
             unsupported=tuple(s for s in verdict.unsupported if s.start >= sentence.start),
             source=source,
             source_text=text,
+            abstains=sentence.abstains,
+            threshold=verdict.threshold,
         )
 
 
@@ -120,11 +123,11 @@ class SentenceReader:
                 f"({most})",
                 code="too_long",
             )
-        return self._take(self._growing.append(text))
+        return self._take(self._growing.append(text), followed=True)
 
     def flush(self) -> list[PendingSentence]:
         """Return the rest of the text as the last sentences, complete or not."""
-        return self._take(self._growing.rest())
+        return self._take(self._growing.rest(), followed=False)
 
     def whole(self) -> PreprocessedExample:
         """Return the example with all of the text, as ``evaluate`` prepares it."""
@@ -132,12 +135,19 @@ class SentenceReader:
             self._prepared, self.text, allow_empty_contexts=self._allow_empty_contexts
         )
 
-    def _take(self, sentences: list[Span]) -> list[PendingSentence]:
-        prepared = map(self._prepare, sentences)
+    def _take(self, sentences: list[Span], followed: bool) -> list[PendingSentence]:
+        last = len(sentences) - 1
+        prepared = (
+            self._prepare(sentence, followed or number < last)
+            for number, sentence in enumerate(sentences)
+        )
         return [each for each in prepared if each is not None]
 
-    def _prepare(self, sentence: Span) -> PendingSentence | None:
-        """Return a sentence with those before it and its evidence; ``None`` without a token."""
+    def _prepare(self, sentence: Span, followed: bool) -> PendingSentence | None:
+        """Return a sentence with those before it and its evidence; ``None`` without a token.
+
+        ``followed`` tells whether the text goes on after it: it may be a heading then.
+        """
         spans, shown = [sentence], 0
         for before, length in reversed(self._sentences):
             shown += length
@@ -158,8 +168,10 @@ class SentenceReader:
             layout = self._preprocessor.lay_out(tokens, self._allow_empty_contexts, self._contexts)
         else:
             tokens, layout = self._lay_out_evidence(tokens, overlaps)
+        role = role_of(text[sentence.start :], heading=followed)
+        layout = replace(layout, roles=(*layout.roles[:-1], role))
         example = replace(self._prepared.example, response=text)
-        return PendingSentence(PreprocessedExample(example, tokens, layout), source)
+        return PendingSentence(PreprocessedExample(example, tokens, layout, alone=True), source)
 
     def _encode(self, text: str, first: int) -> Segment:
         """Return the tokens from a character on, as in the whole text.

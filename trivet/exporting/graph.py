@@ -11,7 +11,7 @@ import onnx
 import torch
 from torch import nn
 
-from trivet.backends.example_windows import Sizes, make_windows
+from trivet.backends.profiles import Sizes, make_windows
 from trivet.bundle.schema import INPUTS, outputs_of
 from trivet.errors import BackendError
 from trivet.model.architecture import DEFAULT_HEADS

@@ -6,20 +6,24 @@ graph. The rows decide, because a small numerical difference says little about v
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import logging
+import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from trivet.backends.backend import Backend
-from trivet.backends.int8_sums import quick_sums_overflow
 from trivet.backends.loading import load_tokenizer
-from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.backends.onnx_runtime import OnnxRuntimeBackend, quick_sums_overflow
 from trivet.backends.openvino import OpenVinoBackend, load_openvino
+from trivet.bundle.backend_info import MOST_LOSS, Method, OpenVinoCandidate, OpenVinoInfo
 from trivet.bundle.bundle import (
     EXTERNAL_SUFFIX,
     GRAPH_NAME,
@@ -32,13 +36,17 @@ from trivet.bundle.bundle import (
     add_files,
     read_bundle,
 )
-from trivet.bundle.openvino_info import MOST_LOSS, Method, OpenVinoCandidate, OpenVinoInfo
 from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
-from trivet.errors import BackendError
-from trivet.exporting.loss_gate import losses, measure_rows
-from trivet.exporting.openvino_graphs import write_half, write_static
-from trivet.exporting.parity import ParityReport, compare, grid_windows, merge_into
+from trivet.errors import BackendError, install_line
+from trivet.exporting.parity import (
+    ParityReport,
+    compare,
+    grid_windows,
+    losses,
+    measure_rows,
+    merge_into,
+)
 from trivet.model.aggregate import Outputs
 from trivet.records import LabelledExample
 
@@ -237,3 +245,51 @@ def _keep(
         files[PARITY_NAME] = merge_into(bundle.path(PARITY_NAME), report).to_json().encode()
     changed = bundle.info.model_copy(update={"openvino": info, "graphs": graphs})
     add_files(bundle.folder, files, changed, without=gone - files.keys())
+
+
+_HEADS = r"heads\..*"
+
+
+def write_static(graph: Path, calls: Sequence[Windows], folder: Path) -> None:
+    """Write the graph in int8, except the heads, with activation ranges found by ``calls``.
+
+    Raises:
+        BackendError: nncf is not installed.
+    """
+    # Turns off nncf's telemetry.
+    os.environ.setdefault("NNCF_CI", "1")
+    try:
+        import nncf
+    except ImportError as error:
+        raise BackendError(f"nncf is not installed; {install_line('openvino-export')}") from error
+    model = _read(graph)
+    names = [port.any_name for port in model.inputs]
+    logging.getLogger("nncf").setLevel(logging.WARNING)
+    with contextlib.redirect_stdout(sys.stderr):  # progress bars; stdout is for results
+        quantized = nncf.quantize(
+            model,
+            nncf.Dataset(calls, lambda call: {name: call._asdict()[name] for name in names}),
+            model_type=nncf.ModelType.TRANSFORMER,
+            subset_size=len(calls),
+            ignored_scope=nncf.IgnoredScope(patterns=[_HEADS]),
+        )
+    _save(quantized, folder, narrow=False)
+
+
+def write_half(graph: Path, folder: Path) -> None:
+    """Write the graph with fp16 weights, for bf16 matmuls; arguments as of ``write_static``."""
+    _save(_read(graph), folder, narrow=True)
+
+
+def _read(graph: Path) -> Any:
+    import openvino
+
+    return openvino.Core().read_model(str(graph))
+
+
+def _save(model: Any, folder: Path, narrow: bool) -> None:
+    """Store a model under the bundle's names: a bundle refuses ``.bin``, a suffix of pickles."""
+    import openvino
+
+    openvino.save_model(model, str(folder / OPENVINO_NAME), compress_to_fp16=narrow)
+    (folder / OPENVINO_NAME).with_suffix(".bin").rename(folder / OPENVINO_WEIGHTS_NAME)

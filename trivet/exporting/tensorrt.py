@@ -21,14 +21,18 @@ import onnx
 
 from trivet.backends.backend import Backend
 from trivet.backends.device import find_gpu
-from trivet.backends.example_windows import Sizes, make_windows
-from trivet.backends.loading import load_tokenizer
+from trivet.backends.loading import find_graphs, load_tokenizer
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
-from trivet.backends.profiles import make_profiles
+from trivet.backends.profiles import Sizes, make_profiles, make_windows
 from trivet.backends.tensorrt import TensorRTBackend
-from trivet.backends.tensorrt_build import Progress, build_engine, find_target, no_progress
-from trivet.backends.tensorrt_cache import EngineCache
-from trivet.backends.tensorrt_loading import find_graphs
+from trivet.backends.tensorrt_build import (
+    EngineCache,
+    Progress,
+    build_engine,
+    find_target,
+    no_progress,
+)
+from trivet.bundle.backend_info import EngineInfo, EnginePrecision, ShapeRange
 from trivet.bundle.bundle import (
     GRAPH_NAME,
     SELF_TEST_NAME,
@@ -39,13 +43,11 @@ from trivet.bundle.bundle import (
 )
 from trivet.bundle.schema import GraphInfo
 from trivet.bundle.self_test import read_self_test
-from trivet.bundle.tensorrt_info import EngineInfo, EnginePrecision, ShapeRange
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.exporting.graph_files import ATTENTION_OPSET, save_graph
-from trivet.exporting.loss_gate import Result, losses, measure_results
-from trivet.exporting.parity import compare
+from trivet.exporting.parity import Result, compare, losses, measure_results
 from trivet.exporting.precision import mixed
 from trivet.records import Evaluation, LabelledExample
 

@@ -1,4 +1,4 @@
-"""Adapters for other tools, one module per tool; a tool is imported when its adapter is used.
+"""Adapters for other tools, by tool; a tool is imported when its adapter is used.
 
 A ``judge`` is a ``trivet.Evaluator`` or a ``trivet.Client``; ``None`` uses the embedded bundle.
 A ``mapping`` names fields that replace the known ones, such as ``{"question": "prompt"}``.

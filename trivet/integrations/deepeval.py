@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trivet.integrations.batching import RequestBatcher
-from trivet.integrations.judge import SCORES, Judge, field_of, import_tool, reason
+from trivet.integrations.judge import SCORES, Judge, RequestBatcher, field_of, import_tool, reason
 from trivet.records import Evaluation
 
 

@@ -59,7 +59,8 @@ def _table(code: int, said: str, problems: str) -> str:
         for name, score in counts["scores"].items():
             mean = "-" if score["mean"] is None else f"{score['mean']:.3f}"
             lines.append(f"| {name} | {mean} | {score['n']} |")
-        lines += ["", f"{counts['evaluated']} answers evaluated, {counts['failed']} failed.", ""]
+        found = f"{counts['unsupported']} of {counts['answers']} answers unsupported"
+        lines += ["", f"{found}, {counts['failed']} rows failed.", ""]
     for text in (said, problems):
         if text.strip():
             # Ids of rows are in it: four backquotes end no block of three.

@@ -11,8 +11,45 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, 
 from typing import Any, Literal, overload
 
 from trivet.events import SentenceEvent
-from trivet.integrations.chunks import text_of
 from trivet.integrations.judge import default_judge
+
+
+def text_of(chunk: Any) -> str:
+    """Return the text of a chunk; empty for one that carries none, such as usage or a tool call.
+
+    Known are strings, the chunks of OpenAI's chat completions, completions and responses, the
+    message chunks of LangChain, and the responses and events of LlamaIndex.
+
+    Raises:
+        TypeError: The chunk is of another kind.
+    """
+    if chunk is None or isinstance(chunk, str):
+        return chunk or ""
+    if isinstance(choices := getattr(chunk, "choices", None), list):  # OpenAI, chat or text
+        # Further choices are other answers.
+        first = next((each for each in choices if getattr(each, "index", 0) == 0), None)
+        delta = getattr(first, "delta", None)
+        text = getattr(first, "text", None) if delta is None else getattr(delta, "content", None)
+        return text or ""
+    if isinstance(kind := getattr(chunk, "type", None), str) and kind.startswith("response."):
+        return str(chunk.delta) if kind == "response.output_text.delta" else ""
+    if hasattr(chunk, "content"):  # LangChain
+        content = chunk.content
+        blocks = [content] if isinstance(content, str) else content
+        return "".join(_block_text(block) for block in blocks)
+    if hasattr(chunk, "delta"):  # LlamaIndex
+        return chunk.delta or ""
+    raise TypeError(
+        f"a chunk of type {type(chunk).__name__} has no text that is known; give strings, such as "
+        "guard((chunk.text for chunk in stream), ...)"
+    )
+
+
+def _block_text(block: Any) -> str:
+    if isinstance(block, str):
+        return block
+    return str(block.get("text", "")) if block.get("type", "text") == "text" else ""
+
 
 OnUnsupported = Literal["stop", "mark", "replace"]
 Replacement = str | Callable[[SentenceEvent], str]
@@ -44,7 +81,9 @@ class _Guarded:
         pieces: list[str] = []
         for event in events:
             self.events.append(event)
-            unsupported = event.supported is False
+            # An abstention may be marked; without it the reader would be left with nothing.
+            acted_on = self._action == "mark" or not event.abstains
+            unsupported = event.supported is False and acted_on
             if unsupported and self._action == "stop":
                 self.stopped = True
                 return "".join(pieces)
@@ -140,7 +179,7 @@ def guard(
     question: str,
     contexts: Sequence[Any] | str,
     *,
-    on_unsupported: OnUnsupported = "stop",
+    on_unsupported: OnUnsupported = "mark",
     replacement: Replacement | None = None,
     judge: Any = None,
     **options: Any,
@@ -151,7 +190,7 @@ def guard(
     question: str,
     contexts: Sequence[Any] | str,
     *,
-    on_unsupported: OnUnsupported = "stop",
+    on_unsupported: OnUnsupported = "mark",
     replacement: Replacement | None = None,
     judge: Any = None,
     **options: Any,
@@ -161,7 +200,7 @@ def guard(
     question: str,
     contexts: Sequence[Any] | str,
     *,
-    on_unsupported: OnUnsupported = "stop",
+    on_unsupported: OnUnsupported = "mark",
     replacement: Replacement | None = None,
     judge: Any = None,
     **options: Any,
@@ -176,9 +215,10 @@ def guard(
             LlamaIndex stream them.
         question: User's question; may be empty.
         contexts: Passages that the answer was made from, as in ``Evaluator.evaluate``.
-        on_unsupported: ``stop`` ends the stream before the first unsupported sentence, and closes
-            it; ``mark`` lets it pass with a mark behind it; ``replace`` lets a text pass in its
-            place.
+        on_unsupported: ``mark`` lets an unsupported sentence pass with a mark behind it;
+            ``replace`` lets a text pass in its place; ``stop`` ends the stream before the first
+            one, and closes it. A sentence without a claim always passes, and so does one that says
+            that there is no answer, except that ``mark`` marks it where the contexts have one.
         replacement: Mark, or text in its place: a string, or a function of the event. ``None``
             means ``[unsupported]``, or a notice.
         judge: Evaluator or client; ``None`` uses the embedded bundle.

@@ -9,8 +9,7 @@ import functools
 from typing import Any
 
 import trivet
-from trivet.integrations.judge import SCORES, import_tool, judge_many, score_columns
-from trivet.integrations.rows import example
+from trivet.integrations.judge import SCORES, example, import_tool, judge_many, score_columns
 
 
 def __getattr__(name: str) -> Any:

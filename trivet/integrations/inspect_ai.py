@@ -5,12 +5,18 @@ Example: ``Task(dataset=samples, solver=replay(), scorer=scorer())``
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from trivet.errors import ExampleError
-from trivet.integrations.batching import RequestBatcher
-from trivet.integrations.judge import SCORES, Judge, details, import_tool, reason, scores_of
+from trivet.integrations.judge import (
+    SCORES,
+    Judge,
+    RequestBatcher,
+    details,
+    import_tool,
+    reason,
+    scores_of,
+)
 
 
 def scorer(judge: Judge | None = None, contexts: str = "contexts") -> Any:
@@ -19,18 +25,13 @@ def scorer(judge: Judge | None = None, contexts: str = "contexts") -> Any:
     The sample's input is the question; ``contexts`` is the key of the passages in its metadata.
     Concurrent samples are evaluated together.
     """
-    return scorer_factory()(judge, contexts)
-
-
-@functools.cache
-def scorer_factory() -> Any:
-    """Return the function that makes scorers, registered with Inspect as ``trivet/scorer``."""
     inspect = import_tool("inspect_ai.scorer", "inspect-ai")
     metrics = {score: [inspect.mean(), inspect.stderr()] for score in SCORES}
 
-    @inspect.scorer(metrics=metrics, name="scorer")
-    def make(judge: Judge | None = None, contexts: str = "contexts") -> Any:
-        batcher = RequestBatcher(judge)
+    batcher = RequestBatcher(judge)
+
+    @inspect.scorer(metrics=metrics, name="trivet")
+    def make() -> Any:
 
         async def score(state: Any, target: Any) -> Any:
             if contexts not in state.metadata:
@@ -54,7 +55,7 @@ def scorer_factory() -> Any:
 
         return score
 
-    return make
+    return make()
 
 
 def replay(response: str = "response") -> Any:

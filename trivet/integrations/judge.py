@@ -1,13 +1,19 @@
-"""Judges, and their verdicts under the score names of the adapters."""
+"""What adapters share: judges, their verdicts under common names, rows, and batches of requests."""
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import importlib
+import threading
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, TypeAlias
 
 import trivet
+from trivet.data.logs.context_values import names_or_none, plain, read_contexts
+from trivet.data.logs.rows import RowReader
 from trivet.errors import BackendError, ExampleError, WindowError
 from trivet.records import Evaluation, FailedEvaluation, RagExample
 
@@ -138,3 +144,113 @@ def details(verdict: Evaluation) -> dict[str, Any]:
     record = verdict.to_dict()
     names = ("supported_share", "adherent", "unsupported", "windows", "cut_question_tokens")
     return {name: record[name] for name in names}
+
+
+def read_row(fields: Mapping[str, Any], mapping: Mapping[str, str] | None = None) -> RagExample:
+    """Read a row with the field names of any common tool, or those of ``mapping``.
+
+    Raises:
+        ExampleError: A field is missing or has a value of the wrong type.
+        DataError: ``mapping`` names an unknown field.
+    """
+    found = RowReader(mapping).read(fields)
+    if isinstance(found, FailedEvaluation):
+        message = found.message.removeprefix("row 1: ")
+        raise ExampleError(f"the row {message}", code=found.code)
+    return found
+
+
+def judge_rows(
+    judge: Judge, rows: Iterable[Mapping[str, Any]], mapping: Mapping[str, str] | None = None
+) -> list[Result]:
+    """Evaluate rows together, with the arguments of `read_row`; an unreadable row is a failure."""
+    read: list[RagExample | FailedEvaluation] = []
+    for row in rows:
+        try:
+            read.append(read_row(row, mapping))
+        except ExampleError as error:
+            read.append(FailedEvaluation.of(error))
+    results = iter(judge_many(judge, [row for row in read if isinstance(row, RagExample)]))
+    return [next(results) if isinstance(row, RagExample) else row for row in read]
+
+
+def example(question: Any, contexts: Any, response: Any) -> RagExample:
+    """Return an example from a tool's values; ``None`` is empty, other types are refused."""
+    texts = {"question": question, "response": response}
+    for name, value in texts.items():
+        if value is not None and not isinstance(value, str):
+            raise ExampleError(
+                f"{name} is a value of type {type(value).__name__}, not a string", code="bad_field"
+            )
+    passages, names = read_contexts(plain(contexts))
+    named = names_or_none(names)
+    return RagExample(question or "", passages, response or "", context_names=named)
+
+
+_MOST_EXAMPLES = 64  # of a batch
+_REMEMBERED = 256
+
+Promise: TypeAlias = "Future[Evaluation]"
+
+
+class RequestBatcher:
+    """Evaluates together what was requested while the judge was busy; repeats cost nothing.
+
+    Its methods may be called from any thread and any event loop.
+    """
+
+    def __init__(self, judge: Judge | None = None) -> None:
+        self.judge = judge or default_judge()
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="trivet")
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[RagExample, Promise]] = deque()
+        self._known: OrderedDict[RagExample, Promise] = OrderedDict()
+
+    def evaluate(self, question: Any, contexts: Any, response: Any) -> Evaluation:
+        """Return the verdict on one example, or raise an ``ExampleError``."""
+        return self._promise(example(question, contexts, response)).result()
+
+    async def evaluate_async(self, question: Any, contexts: Any, response: Any) -> Evaluation:
+        """Do the same without blocking the event loop."""
+        promise = self._promise(example(question, contexts, response))
+        # Others may wait for the same verdict: a cancelled caller must not cancel it for them.
+        return await asyncio.shield(asyncio.wrap_future(promise))
+
+    def _promise(self, asked: RagExample) -> Promise:
+        with self._lock:
+            if asked in self._known:
+                self._known.move_to_end(asked)
+                return self._known[asked]
+            promise: Promise = Future()
+            self._known[asked] = promise
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+            self._waiting.append((asked, promise))
+        self._worker.submit(self._judge_waiting)
+        return promise
+
+    def _judge_waiting(self) -> None:
+        """Evaluate one batch; an earlier call may have taken all examples."""
+        with self._lock:
+            count = min(_MOST_EXAMPLES, len(self._waiting))
+            batch = [self._waiting.popleft() for _ in range(count)]
+        if not batch:
+            return
+        try:
+            results = judge_many(self.judge, [asked for asked, _ in batch])
+            pairs = list(zip(batch, results, strict=True))
+        except BaseException as error:  # every caller must get it
+            for asked, promise in batch:
+                self._fail(asked, promise, error)
+            return
+        for (asked, promise), result in pairs:
+            try:
+                promise.set_result(verdict_of(result))
+            except ValueError as error:
+                self._fail(asked, promise, error)
+
+    def _fail(self, asked: RagExample, promise: Promise, error: BaseException) -> None:
+        """Report a failure, and forget it, so that the next request tries again."""
+        with self._lock:
+            self._known.pop(asked, None)
+        promise.set_exception(error)

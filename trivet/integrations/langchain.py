@@ -1,16 +1,27 @@
-"""Provides a LangChain ``Runnable`` from rows to verdicts.
+"""Provides a LangChain ``Runnable`` from rows to verdicts, and an evaluator for LangSmith.
 
-Example: ``(chain | runnable()).invoke(...)``
+Examples: ``(chain | runnable()).invoke(...)`` and
+``langsmith.Client().evaluate(target, data=..., evaluators=[evaluator()])``; the evaluator is a
+plain function that needs no library.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 from trivet.errors import ExampleError
-from trivet.integrations.judge import Judge, default_judge, import_tool, verdict_of
-from trivet.integrations.rows import judge_rows
+from trivet.integrations.judge import (
+    Judge,
+    RequestBatcher,
+    default_judge,
+    import_tool,
+    judge_rows,
+    read_row,
+    reason,
+    scores_of,
+    verdict_of,
+)
 from trivet.records import Evaluation
 
 
@@ -49,3 +60,29 @@ def runnable(judge: Judge | None = None, mapping: Mapping[str, str] | None = Non
             return outputs
 
     return TrivetRunnable()
+
+
+Evaluate: TypeAlias = Callable[[dict[str, Any], dict[str, Any]], list[dict[str, Any]]]
+
+
+def evaluator(judge: Judge | None = None, mapping: Mapping[str, str] | None = None) -> Evaluate:
+    """Return a function of the ``inputs`` and the ``outputs`` of a run.
+
+    Question, contexts and response are read from both, by the field names of the common tools.
+    Concurrent runs are evaluated together.
+
+    Returns:
+        A function that returns ``{"key", "score", "comment"}`` for each score, and raises
+        ``ExampleError`` if a run cannot be evaluated.
+    """
+    batcher = RequestBatcher(judge)
+
+    def trivet(inputs: dict[str, Any], outputs: dict[str, Any]) -> list[dict[str, Any]]:
+        row = read_row({**inputs, **outputs}, mapping)
+        verdict = batcher.evaluate(row.question, row.contexts, row.response)
+        return [
+            {"key": score, "score": value, "comment": reason(verdict, score)}
+            for score, value in scores_of(verdict).items()
+        ]
+
+    return trivet

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from trivet.evaluation.postprocessing import lettucedetect_spans
-from trivet.integrations.judge import Judge, default_judge
-from trivet.integrations.rows import example
+from trivet.integrations.judge import Judge, default_judge, example
 
 
 class HallucinationDetector:

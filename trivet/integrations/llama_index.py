@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trivet.errors import ExampleError
-from trivet.integrations.batching import RequestBatcher
-from trivet.integrations.judge import SCORES, Judge, field_of, import_tool, reason
+from trivet.integrations.judge import SCORES, Judge, RequestBatcher, field_of, import_tool, reason
 from trivet.records import Evaluation
 
 

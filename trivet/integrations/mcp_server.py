@@ -19,6 +19,8 @@ from trivet.errors import BackendError, ExampleError, WindowError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.postprocessing import with_support
 from trivet.records import Evaluation, FailedEvaluation
+from trivet.report.answer import rebuilt_texts
+from trivet.report.reasons import of_value
 from trivet.report.sources import find_sources
 from trivet.verdict_json import SCORES
 
@@ -136,6 +138,8 @@ def _fields(verdict: Evaluation) -> dict[str, Any]:
 def explanation(verdict: Evaluation) -> str:
     """Return a verdict in words: its scores, then each sentence with its nearest sources.
 
+    ``[1]`` is the first context.
+
     Raises:
         BackendError: The bundle has no support head.
     """
@@ -150,6 +154,7 @@ def explanation(verdict: Evaluation) -> str:
     ]
     if verdict.language is not None:
         lines.append(f"The text is not English ({verdict.language}), so this says little.")
+    contexts = rebuilt_texts(verdict)[1]
     for sentence, sources in zip(verdict.sentences, find_sources(verdict), strict=True):
         if sentence.support is None:
             lines.append(f'\nno claim: "{sentence.text}"')
@@ -158,11 +163,13 @@ def explanation(verdict: Evaluation) -> str:
         lines.append(f'\n{mark} ({sentence.support:.2f}): "{sentence.text}"')
         lines += [
             f'  doubtful words: "{span.text}"'
+            if span.reason == "not_supported"
+            else f"  {of_value(span, contexts)}"
             for span in verdict.unsupported
             if sentence.start <= span.start < sentence.end and span.text != sentence.text
         ]
         lines += [
-            f'  near, contexts[{one.context}]: "'
+            f'  near, [{one.context + 1}]: "'
             f'{verdict.contexts[one.context].sentences[one.sentence].text}"'
             for one in sources
         ]

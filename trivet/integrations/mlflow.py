@@ -8,9 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trivet.integrations.batching import RequestBatcher
-from trivet.integrations.judge import Judge, details, import_tool, reason, scores_of
-from trivet.integrations.rows import read_row
+from trivet.integrations.judge import (
+    Judge,
+    RequestBatcher,
+    details,
+    import_tool,
+    read_row,
+    reason,
+    scores_of,
+)
 
 
 def scorer(judge: Judge | None = None, mapping: Mapping[str, str] | None = None) -> Any:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trivet.integrations.batching import RequestBatcher
-from trivet.integrations.judge import Judge, details, import_tool, reason, scores_of
+from trivet.integrations.judge import Judge, RequestBatcher, details, import_tool, reason, scores_of
 
 
 def evaluator(judge: Judge | None = None, mapping: Mapping[str, Any] | None = None) -> Any:

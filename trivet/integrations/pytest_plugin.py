@@ -134,9 +134,13 @@ def _message(
 
     if verdict.faithfulness is None:
         return "there is no faithfulness: the response has no words"
-    wanted = "the bundle's threshold" if at_least is None else f"{at_least:g}"
     console = Console(width=_WIDTH, color_system=None, highlight=False)
     with console.capture() as captured:
         console.print(render_verdict(response, contexts, verdict))
-    found = number(verdict.faithfulness)
-    return f"faithfulness {found} is below {wanted}\n\n{captured.get()}"
+    found = f"faithfulness {number(verdict.faithfulness)}"
+    said = (
+        f"{found} is below {at_least:g}"
+        if at_least is not None
+        else (f"the answer is unsupported: {found}, threshold {number(verdict.threshold)}")
+    )
+    return f"{said}\n\n{captured.get()}"

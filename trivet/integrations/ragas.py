@@ -8,8 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trivet.integrations.batching import RequestBatcher
-from trivet.integrations.judge import SCORES, Judge, field_of, import_tool, reason, score_of
+from trivet.integrations.judge import (
+    SCORES,
+    Judge,
+    RequestBatcher,
+    field_of,
+    import_tool,
+    reason,
+    score_of,
+)
 
 
 def metrics(judge: Judge | None = None, scores: Sequence[str] = tuple(SCORES)) -> list[Any]:

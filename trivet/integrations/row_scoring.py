@@ -1,17 +1,23 @@
-"""Adds score columns to rows in the worker processes of Ray and Spark."""
+"""Adds score columns to a Ray dataset or a Spark frame, with evaluators in the worker processes.
+
+Example: ``score_ray(ray.data.read_parquet("log.parquet"), actors=4).write_parquet("scored")``, and
+``score_spark(spark.read.parquet("log")).write.parquet("scored")``.
+
+Needs Ray 2.54 or later (CVE-2026-27482); its job API trusts every caller, so keep its ports closed.
+Trivet must be installed where the workers run.
+"""
 
 from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import trivet
-from trivet.errors import DataError
-from trivet.integrations.judge import Judge, Result
-from trivet.integrations.rows import judge_rows
+from trivet.errors import ConfigError, DataError
+from trivet.integrations.judge import Judge, Result, import_tool, judge_rows
 from trivet.records import FailedEvaluation
 
 Load = Callable[[], Judge]
@@ -73,3 +79,113 @@ def _cells(result: Result) -> dict[str, Any]:
 @functools.lru_cache(maxsize=1)
 def _loaded(pickled: bytes) -> Judge:
     return cast(Load, pickle.loads(pickled))()
+
+
+def score_ray(
+    dataset: Any,
+    load: Load | None = None,
+    *,
+    actors: int = 1,
+    cpus: float = 0.5,
+    batch_size: int = 64,
+    mapping: Mapping[str, str] | None = None,
+    prefix: str = "trivet_",
+) -> Any:
+    """Return the dataset with the columns ``row_scoring.COLUMNS`` added, lazily.
+
+    Args:
+        dataset: ``ray.data.Dataset`` with a question, contexts and a response.
+        load: Loads the judge in an actor, such as ``functools.partial(trivet.Evaluator, bundle)``;
+            ``None`` loads the embedded bundle on one thread.
+        actors: Number of processes that evaluate.
+        cpus: CPUs that Ray reserves for each; the rest read and write the data.
+        batch_size: Rows that are evaluated together.
+        mapping: Field names that replace the known ones, such as ``{"question": "prompt"}``.
+        prefix: Prefix of the added columns.
+
+    Raises:
+        ConfigError: The actors leave less than one CPU, so that the run would never end.
+        DataError: ``load`` cannot be pickled, or a column exists already.
+    """
+    ray = import_tool("ray", "ray[data]>=2.54")
+    data = import_tool("ray.data", "ray[data]>=2.54")
+    scoring = RowScoring.of(load, mapping, prefix)
+    scoring.columns(dataset.columns() or ())
+    check_cpus(actors, cpus, ray.cluster_resources().get("CPU", 0.0))
+    return dataset.map_batches(
+        RowActor,
+        fn_constructor_kwargs={"scoring": scoring},
+        batch_format="pyarrow",
+        batch_size=batch_size,
+        compute=data.ActorPoolStrategy(size=actors),
+        num_cpus=cpus,
+    )
+
+
+def check_cpus(actors: int, cpus: float, available: float) -> None:
+    """Raise a ``ConfigError`` if a pool of actors leaves no CPU to the tasks that read the data."""
+    if available - actors * cpus < 1:
+        raise ConfigError(
+            f"actors={actors} with cpus={cpus} leave {available - actors * cpus:g} of "
+            f"{available:g} CPUs; reading takes one, and would wait forever. Use fewer actors or a "
+            "smaller cpus (0 if the cluster grows by itself)"
+        )
+
+
+class RowActor:
+    """Callable that Ray runs in each actor."""
+
+    def __init__(self, scoring: RowScoring) -> None:
+        self._scoring = scoring
+        scoring.score([])  # loads the judge before the first batch
+
+    def __call__(self, batch: Any) -> Any:
+        """Return a ``pyarrow.Table`` with the columns added."""
+        arrow = import_tool("pyarrow", "pyarrow")
+        types = {float: arrow.float64(), bool: arrow.bool_(), str: arrow.string()}
+        columns = self._scoring.columns(batch.column_names)
+        for name, values in self._scoring.score(batch.to_pylist()).items():
+            batch = batch.append_column(name, arrow.array(values, types[columns[name]]))
+        return batch
+
+
+def score_spark(
+    frame: Any,
+    load: Load | None = None,
+    *,
+    mapping: Mapping[str, str] | None = None,
+    prefix: str = "trivet_",
+) -> Any:
+    """Return the frame with the columns ``row_scoring.COLUMNS`` added, lazily.
+
+    The rows of an Arrow batch (``spark.sql.execution.arrow.maxRecordsPerBatch``) are evaluated
+    together.
+
+    Args:
+        frame: ``DataFrame`` with a question, contexts and a response.
+        load: Loads the judge in a worker, such as ``functools.partial(trivet.Evaluator, bundle)``
+            with a path that is valid on every node; ``None`` loads the embedded bundle on one
+            thread.
+        mapping: Field names that replace the known ones, such as ``{"question": "prompt"}``.
+        prefix: Prefix of the added columns.
+
+    Raises:
+        DataError: ``load`` cannot be pickled, or a column exists already.
+    """
+    types = import_tool("pyspark.sql.types", "pyspark")
+    spark_types = {float: types.DoubleType, bool: types.BooleanType, str: types.StringType}
+    scoring = RowScoring.of(load, mapping, prefix)
+    added = scoring.columns(frame.columns)
+    fields = [types.StructField(name, spark_types[kind](), True) for name, kind in added.items()]
+    schema = types.StructType([*frame.schema.fields, *fields])
+    return frame.mapInPandas(frame_scorer(scoring), schema)
+
+
+def frame_scorer(scoring: RowScoring) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return the function of a worker, which adds the columns to pandas frames."""
+
+    def score_frames(frames: Iterator[Any]) -> Iterator[Any]:
+        for part in frames:
+            yield part.assign(**scoring.score(part.to_dict("records")))
+
+    return score_frames

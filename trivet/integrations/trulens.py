@@ -9,8 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from trivet.integrations.batching import RequestBatcher
-from trivet.integrations.judge import SCORES, Judge, import_tool, reason, score_of
+from trivet.integrations.judge import SCORES, Judge, RequestBatcher, import_tool, reason, score_of
 
 
 def metrics(judge: Judge | None = None) -> list[Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from trivet.errors import ConfigError
-from trivet.llm.errors import BudgetError
+from trivet.llm.chat import BudgetError
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A request to a chat model and its answer, as plain data."""
+"""A request to a chat model, and its answer or the reason why there is none, as plain data."""
 
 from __future__ import annotations
 
@@ -97,3 +97,26 @@ class ChatAnswer:
         record = json.loads(text)
         logprobs = tuple(TokenLogprob(**each) for each in record.pop("logprobs"))
         return cls(**record | {"logprobs": logprobs, "cached": True})
+
+
+class LlmError(RuntimeError):
+    """A call gave no answer. The message never holds a key.
+
+    Attributes:
+        code: Short, stable name of the reason: ``unauthorized``, ``unknown_model``,
+            ``rate_limited``, ``unreachable``, ``timeout``, ``server_error``, ``bad_request``,
+            ``too_long``, ``invalid_answer`` or ``over_budget``.
+        fatal: Whether further calls would fail for the same reason, so that a run should stop.
+    """
+
+    def __init__(self, message: str, code: str, *, fatal: bool = False) -> None:
+        super().__init__(message)
+        self.code = code
+        self.fatal = fatal
+
+
+class BudgetError(LlmError):
+    """The next call could cost more than what is left of the budget."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "over_budget", fatal=True)

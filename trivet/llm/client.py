@@ -22,8 +22,7 @@ from trivet.data.surrogates import replace_surrogates
 from trivet.errors import ConfigError
 from trivet.llm.budget import Budget, Price, Usage
 from trivet.llm.cache import AnswerCache
-from trivet.llm.chat import ChatAnswer, ChatRequest, TokenLogprob
-from trivet.llm.errors import LlmError
+from trivet.llm.chat import ChatAnswer, ChatRequest, LlmError, TokenLogprob
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -58,6 +58,18 @@ class Figure:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ErrorRates:
+    """Share of the verdicts on the labelled answers of one data set that were right."""
+
+    data: str
+    split: str
+    supported: int  # answers labelled supported
+    flagged: int  # those of them that were judged unsupported
+    unsupported: int  # answers labelled unsupported
+    found: int  # those of them that were judged unsupported
+
+
 def to_json(figures: Iterable[Figure], **about: Any) -> str:
     """Return JSON text: one object with the items of ``about`` and the list ``figures``.
 

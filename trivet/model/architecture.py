@@ -10,6 +10,6 @@ DEFAULT_HEADS = HEAD_NAMES[:3]  # evidence needs labels that few data sets have
 CONTEXT_HEADS = HEAD_NAMES[1:3]  # judge context tokens
 EVIDENCE_STATES = 64  # width of the evidence head: a response's half, then a context's half
 TrunkKind = Literal["shared", "separate", "partial"]
-AnyTrunkKind = Literal["shared", "separate", "partial", "lora"]  # lora is for training alone
 Granularity = Literal["token", "example"]
 Reduction = Literal["weakest_token", "weakest_sentence", "two_weakest_sentences"]
+KNOTS = 16  # largest number of an isotonic calibration

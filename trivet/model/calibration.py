@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from trivet.errors import BundleError
-
-KNOTS = 16  # largest number
+from trivet.model.architecture import KNOTS
 
 
 class PiecewiseLinear(nn.Module):

@@ -1,8 +1,8 @@
-"""Trunks with private layers for each head, to measure the effect of sharing.
+"""Trunks of every kind: with private layers for each head, to measure the effect of sharing.
 
 Luna (arXiv 2406.00975), 8.2, supposes that heads that share an encoder help each other. ``shared``
 is ``trunk.Trunk``; ``separate`` has an encoder for each head; ``partial`` shares the embeddings and
-the lower layers; ``lora_trunk`` shares frozen weights. All copies start from the same weights.
+the lower layers. All copies start from the same weights.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from trivet.errors import ConfigError
-from trivet.model.architecture import DEFAULT_HEADS, AnyTrunkKind
+from trivet.model.architecture import DEFAULT_HEADS, TrunkKind
 from trivet.model.trunk import Hidden, Trunk
 
 _BERT_SHAPED = ("bert", "roberta", "xlm-roberta")
@@ -24,7 +24,7 @@ _SPLITTABLE = (*_BERT_SHAPED, "deberta-v2", "mpnet")
 class SeparateTrunk(nn.Module):
     """One encoder for each head: the given one and copies."""
 
-    kind: AnyTrunkKind = "separate"
+    kind: TrunkKind = "separate"
     shared_layers: int | None = None
 
     def __init__(self, trunk: Trunk, heads: Collection[str] = DEFAULT_HEADS) -> None:
@@ -90,7 +90,7 @@ class PartialTrunk(nn.Module):
         ConfigError: ``shared_layers`` is out of range, or this kind of encoder cannot be split.
     """
 
-    kind: AnyTrunkKind = "partial"
+    kind: TrunkKind = "partial"
 
     def __init__(
         self, trunk: Trunk, shared_layers: int, heads: Collection[str] = DEFAULT_HEADS
@@ -175,20 +175,6 @@ class PartialTrunk(nn.Module):
 AnyTrunk = Trunk | SeparateTrunk | PartialTrunk
 
 
-def step_compute(kind: AnyTrunkKind, layers: int, shared_layers: int | None, heads: int) -> float:
-    """Return the cost of a training step for one window, in forward passes of one layer.
-
-    A backward pass costs two forward passes: one for the gradients of the inputs, one for those of
-    the weights, which frozen ones do not need. Embeddings and heads are left out.
-    """
-    if kind == "shared":
-        return 3.0 * layers
-    if kind == "partial":
-        shared = shared_layers or 0
-        return 3.0 * (shared + heads * (layers - shared))
-    return (2.0 if kind == "lora" else 3.0) * heads * layers
-
-
 def _run_layers(
     hidden: Tensor, mask: Tensor, layers: Iterable[nn.Module], positions: dict[str, Tensor]
 ) -> Tensor:
@@ -197,3 +183,37 @@ def _run_layers(
         output = layer(hidden, mask, **positions)
         hidden = output[0] if isinstance(output, tuple) else output
     return hidden
+
+
+def step_compute(kind: TrunkKind, layers: int, shared_layers: int | None, heads: int) -> float:
+    """Return the cost of a training step for one window, in forward passes of one layer.
+
+    A backward pass costs two forward passes: one for the gradients of the inputs, one for those of
+    the weights. Embeddings and heads are left out.
+    """
+    if kind == "shared":
+        return 3.0 * layers
+    shared = (shared_layers or 0) if kind == "partial" else 0
+    return 3.0 * (shared + heads * (layers - shared))
+
+
+def make_trunk(
+    trunk: Trunk,
+    kind: TrunkKind,
+    shared_layers: int | None = None,
+    heads: Collection[str] = DEFAULT_HEADS,
+) -> AnyTrunk:
+    """Make a trunk of any kind for some heads from an encoder, which becomes part of it.
+
+    Raises:
+        ConfigError: The kind is unknown, or the encoder cannot be split like this.
+    """
+    if kind == "shared":
+        return trunk
+    if kind == "separate":
+        return SeparateTrunk(trunk, heads)
+    if kind != "partial":
+        raise ConfigError(f"encoder.trunk ({kind}) must be shared, separate or partial")
+    if shared_layers is None:
+        raise ConfigError("encoder.shared_layers must be given for encoder.trunk: partial")
+    return PartialTrunk(trunk, shared_layers, heads)

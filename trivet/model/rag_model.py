@@ -30,9 +30,8 @@ from trivet.model.architecture import (
     Reduction,
 )
 from trivet.model.calibration import PiecewiseLinear, entailment_logit
-from trivet.model.multi_trunk import AnyTrunk
+from trivet.model.multi_trunk import AnyTrunk, make_trunk
 from trivet.model.trunk import Hidden, Trunk
-from trivet.model.trunk_kinds import make_trunk
 
 HEADS: dict[HeadName, int] = {
     "support": 3,
@@ -114,8 +113,6 @@ class RagModel(nn.Module):
             "shared_layers": self.trunk.shared_layers,
             "granularity": self.granularity,
         }
-        if rank := getattr(self.trunk, "rank", None):
-            architecture["lora_rank"] = rank
         if any(part.matches is not None for part in self._encoders()):
             architecture["matches"] = True
         if digits := [each.tolist() for each in self._digits()]:
@@ -145,7 +142,7 @@ class RagModel(nn.Module):
             part.add_exact_match(digits)
 
     def add_head(self, name: HeadName) -> None:
-        """Add a head with random weights, after the others."""
+        """Add a head with random weights; the heads keep the order of ``HEAD_NAMES``."""
         classes, pooled, norm = HEADS[name], False, None
         if name == "support":
             classes, pooled, norm = self.support_classes, self.pooled_support, self.support_norm
@@ -153,6 +150,9 @@ class RagModel(nn.Module):
         if name == "evidence":
             start_evidence(head.classifier)
         self.heads[name] = head
+        for later in HEAD_NAMES[HEAD_NAMES.index(name) + 1 :]:
+            if later in self.heads:
+                self.heads[later] = self.heads.pop(later)
 
     def keep_heads(self, names: Collection[str]) -> None:
         """Remove all other heads, with the layers that only they have."""
@@ -182,7 +182,7 @@ class RagModel(nn.Module):
         kind, shared_layers = architecture.get("trunk", "shared"), architecture.get("shared_layers")
         heads = architecture["heads"]
         return cls(
-            make_trunk(encoder, kind, shared_layers, heads, architecture.get("lora_rank", 0)),
+            make_trunk(encoder, kind, shared_layers, heads),
             faithfulness=architecture["faithfulness"],
             dropout=architecture["dropout"],
             pooled_support=architecture["pooled_support"],

@@ -17,7 +17,7 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from trivet.errors import ConfigError, WindowError
-from trivet.model.architecture import DEFAULT_HEADS, AnyTrunkKind
+from trivet.model.architecture import DEFAULT_HEADS, TrunkKind
 from trivet.model.exact_match_embedding import ExactMatchEmbedding
 from trivet.model.mpnet_layers import MPNetLayers
 
@@ -32,7 +32,7 @@ Hidden = dict[str, Tensor]
 class Trunk(nn.Module):
     """One encoder that all heads share."""
 
-    kind: AnyTrunkKind = "shared"
+    kind: TrunkKind = "shared"
     shared_layers: int | None = None
 
     def __init__(self, encoder: PreTrainedModel) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 from trivet.data.sentences import split_sentences
 from trivet.errors import ConfigError, ExampleError
@@ -12,8 +12,6 @@ from trivet.records import RagExample, Span
 
 if TYPE_CHECKING:  # it imports torch, which peers that ask an LLM do without
     from trivet.peers.local_model import FloatArray
-
-Join = Literal["weakest", "mean"]
 
 
 def read_options(peer: str, argument: str, defaults: dict[str, str]) -> dict[str, str]:
@@ -81,19 +79,15 @@ def score_sentences(
     example: RagExample,
     chunks: Sequence[str],
     support: Callable[[Sequence[tuple[str, str]]], FloatArray],
-    join: Join = "weakest",
     threshold: float = 0.5,
-    **more: Any,
 ) -> PeerScore:
-    """Score each response sentence by its best chunk, and the response by its weakest or the mean.
+    """Score each response sentence by its best chunk, and the response by its weakest sentence.
 
     Args:
         example: The example.
         chunks: Texts of the contexts.
         support: Returns the probability of support for each pair of chunk and sentence, [n].
-        join: Score of the response from those of its sentences.
         threshold: Score at which sentences and responses are supported.
-        more: Further fields of the score.
     """
     spans = response_spans(example)
     if not chunks:
@@ -103,8 +97,7 @@ def score_sentences(
     best = probs.reshape(len(texts), len(chunks)).max(axis=1)
     return PeerScore.at(
         threshold,
-        float(best.min() if join == "weakest" else best.mean()),
+        float(best.min()),
         spans=tuple(span for span, prob in zip(spans, best, strict=True) if prob < threshold),
         sentences=tuple(map(SentenceScore, texts, best.tolist())),
-        **more,
     )

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import jinja2
 
 from trivet.errors import ConfigError, ExampleError
-from trivet.llm.chat import ChatAnswer, ChatRequest
-from trivet.llm.errors import LlmError
+from trivet.llm.chat import ChatAnswer, ChatRequest, LlmError
 from trivet.peers.peer import Peer, PeerScore, PeerSetup
 from trivet.records import RagExample
 

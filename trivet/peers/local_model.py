@@ -19,7 +19,7 @@ from transformers.utils.hub import cached_file
 
 from trivet.bundle.hub import HUB_NAME
 from trivet.errors import ConfigError
-from trivet.peers.fingerprint import digest_folder
+from trivet.peers.predictions import digest_folder
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Text: TypeAlias = str | tuple[str, str]

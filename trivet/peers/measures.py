@@ -91,7 +91,6 @@ _NEEDS = {
     "kappa": "needs two values",
     "flagged": "needs flagged rows",
 }
-_SLICED = ("auroc", "f1_fitted", "balanced_accuracy_fitted")  # by generator and length
 
 
 _Samples = Iterator[tuple[str, Sample]]  # of a peer, or of a pair of peers
@@ -117,8 +116,8 @@ def measure_peers(
         seed: Seed of the resamples.
 
     Returns:
-        For each data set: its sources, all of them pooled and their mean, the rows that every peer
-        scored if not all did, generators, and thirds by length.
+        For each data set: its sources, all of them pooled and their mean, and the rows that every
+        peer scored if not all did.
     """
 
     def measured(part: Part, samples: _Samples, source: str) -> list[tuple[str, Measured]]:
@@ -153,11 +152,6 @@ def measure_peers(
         if len(scored) > 1 and not common.all():
             shared = own.at(np.flatnonzero(common))
             figures += taken(shared, _samples(shared), whole, rows="scored by all")
-        generators = own.split(lambda row: row.generator or "unknown")
-        for generator, some in generators.items() if len(generators) > 1 else ():
-            figures += taken(some, _samples(some, _SLICED), whole, generator=generator)
-        for length, some in own.split(_thirds(own.rows)).items():
-            figures += taken(some, _samples(some, _SLICED), whole, length=length)
     every = Part(rows, np.zeros(len(rows), dtype=bool), ())
     for peer, predictions in peers.items():
         price = prices.get(peer) or prices.get(predictions.header.model)
@@ -172,12 +166,11 @@ def measure_peers(
     return figures
 
 
-def _samples(part: Part, measures: Sequence[str] = tuple(_MEASURES)) -> _Samples:
+def _samples(part: Part) -> _Samples:
     """Yield the measures of every peer, and their differences to the first peer."""
     first = part.columns[0]
     for column in part.columns:
-        for measure in measures:
-            field, build = _MEASURES[measure]
+        for measure, (field, build) in _MEASURES.items():
             values, theirs = getattr(column, field), getattr(first, field)
             rows, both = _known(values, values + theirs)
             if len(rows):
@@ -238,18 +231,6 @@ def _sample(
     hits, failed = int(positive[rows].sum()), len(positive) - len(rows)
     needs = _NEEDS.get(measure.partition("_")[0], "needs both classes")
     return Sample(measure, rows, statistic, hits, failed, needs, note)
-
-
-def _thirds(rows: Sequence[LabelledExample]) -> Callable[[LabelledExample], str]:
-    """Return a function that names the third of a row by its words."""
-
-    def words(row: LabelledExample) -> int:
-        one = row.example
-        return sum(len(text.split()) for text in (one.question, *one.contexts, one.response))
-
-    low, high = (int(each) for each in np.quantile([*map(words, rows)], (1 / 3, 2 / 3)))
-    names = f"1: up to {low} words", f"2: {low + 1} to {high} words", f"3: over {high} words"
-    return lambda row: names[int(words(row) > low) + int(words(row) > high)]
 
 
 def _mean_of(measure: str, values: FloatArray) -> Sample:

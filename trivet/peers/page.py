@@ -47,7 +47,7 @@ _COST = {
     "failed": "share failed",
     "flips": "flips over repeats",
 }
-_SLICED = {"auroc": "AUROC", "balanced_accuracy_fitted": "fitted balanced accuracy"}
+_BY_SOURCE = {"auroc": "AUROC", "balanced_accuracy_fitted": "fitted balanced accuracy"}
 _READING = (
     "Positive is a hallucinated response. Brackets hold 95 % intervals by a bootstrap over source "
     "documents. A row that a peer did not score counts as failed and in no measure of that peer; "
@@ -88,7 +88,7 @@ def _sections(found: Compared) -> Iterator[Section]:
     header = ("peer", "what it is", "started")
     texts = [*_READING, *_warnings(found), f"Command: {found.command}"]
     yield Section("Peers", texts, header, rows)
-    plain = [f for f in found.figures if not (f.generator or f.length)]
+    plain = found.figures
     names = list(found.peers)
     wholes = []
     for name, own in found.part.split(family).items():
@@ -122,15 +122,14 @@ def _sections(found: Compared) -> Iterator[Section]:
     )
     slices: dict[str, list[Figure]] = {}
     for figure in found.figures:
-        part_of = figure.generator or figure.length
-        if figure.measure in _SLICED and (part_of or figure.source not in wholes):
-            slices.setdefault(", ".join(filter(None, (figure.source, part_of))), []).append(figure)
+        if figure.measure in _BY_SOURCE and figure.source not in wholes:
+            slices.setdefault(figure.source, []).append(figure)
     rows = [
         [name, words, str(_n(some)), *_cells(some, names, measure)]
         for name, some in slices.items()
-        for measure, words in _SLICED.items()
+        for measure, words in _BY_SOURCE.items()
     ]
-    yield Section("By source, generator and length", (), ("rows", "measure", "n", *names), rows)
+    yield Section("By source", (), ("rows", "measure", "n", *names), rows)
 
 
 def _warnings(found: Compared) -> Iterator[str]:

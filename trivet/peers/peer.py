@@ -138,21 +138,16 @@ class PeerSetup:
 
 
 PEERS: dict[str, str] = {
-    **dict.fromkeys(["always-yes", "tfidf"], "baselines"),
-    **dict.fromkeys(["overlap", "trivet"], "evaluator_peer"),
-    "stored": "stored",
-    "nli": "entailment",
-    "hhem": "hhem",
+    **dict.fromkeys(["trivet", "stored", "overlap", "tfidf", "always-yes"], "built_in"),
+    **dict.fromkeys(["nli", "hhem"], "entailment"),
     **dict.fromkeys(["longtracer", "longtracer-labels", "longtracer-documented"], "longtracer"),
     "provenance": "provenance",
     "lettucedetect": "lettucedetect",
-    "minicheck": "minicheck",
-    "alignscore": "alignscore",
-    "factcg": "factcg",
+    **dict.fromkeys(["minicheck", "factcg"], "chunk_checkers"),
     **dict.fromkeys(["ragas", "deepeval", "trulens", "selfcheck"], "llm_claims"),
     **dict.fromkeys(["likert", "chainpoll", "lynx"], "llm_ratings"),
     **dict.fromkeys(["prometheus", "guardian", "glider"], "llm_ratings"),
-    **dict.fromkeys(["tlm", "tlm-high"], "tlm"),
+    **dict.fromkeys(["tlm", "tlm-high"], "llm_ratings"),
 }
 """Module of each kind."""
 

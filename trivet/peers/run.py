@@ -18,7 +18,7 @@ from trivet.batch.output import Output, no_room
 from trivet.batch.settings import Shard
 from trivet.errors import BackendError, ExampleError, WindowError
 from trivet.evaluation.job import WorkerPool, prefetch
-from trivet.llm.errors import LlmError
+from trivet.llm.chat import LlmError
 from trivet.peers.peer import Peer, PeerScore
 from trivet.peers.predictions import Header, digest_rows, read_header, to_line
 from trivet.records import LabelledExample
@@ -79,7 +79,7 @@ def run_peer(
         load: Function that loads the peer for a repeat, only called if rows are left.
         run: Rows and settings.
         track: Function that shows the progress of an iterator of a length.
-        fingerprint: Digests of `trivet.peers.fingerprint`, which complete predictions are also
+        fingerprint: Digests of `trivet.peers.predictions`, which complete predictions are also
             held against.
 
     Raises:

@@ -1,53 +1,100 @@
-"""Advice about a run: its findings as sentences, the most frequent first."""
+"""Advice about a run: what to do, in sentences, the most urgent first."""
 
 from __future__ import annotations
 
-from trivet.report.tally import CONTEXT_IGNORED, MADE_UP, RETRIEVAL_POOR, Column, Tally
+from collections.abc import Iterator, Sequence
 
-_REMEDIES = {
-    MADE_UP: "have a sentence that no context supports. Read the worst of them below; then change "
-    "the prompt or the generator.",
-    RETRIEVAL_POOR: "have contexts that hardly help with the question. Improve the retriever, or "
-    "check whether the documents hold the answer, before changing the prompt.",
-    CONTEXT_IGNORED: "leave out much of what their contexts offer. Give fewer passages, the best "
-    "ones first, or ask for complete answers in the prompt.",
-}
+import numpy as np
+
+from trivet.measures.figures import ErrorRates
+from trivet.report.tally import Column, Tally
+from trivet.report.wording import ABSTAINS, NO_RESPONSE, POSSIBLY, UNSUPPORTED, count
+
+_NAMED = 5  # unsupported answers that are named
+_MAX_NAME = 60  # characters of a name
+_LONG_ANSWER = 8  # sentences of a mean answer, from which the domain of long ones is nearest
 
 
-def advice(counted: Tally) -> list[str]:
-    """Return sentences about the failures of a run, and the groups that differ for certain."""
-    evaluated = int((~counted.failed).sum())
-    found = sorted(
-        ((int(counted.kinds[kind].sum()), kind) for kind in _REMEDIES), key=lambda each: -each[0]
-    )
-    sentences = [
-        f"{count:,} of {evaluated:,} answers ({100 * count / evaluated:.0f} %, {kind}) "
-        f"{_REMEDIES[kind]}"
-        for count, kind in found
-        if count
-    ]
-    if evaluated and not sentences:
-        sentences.append(f"Nothing: none of the {evaluated:,} answers has a kind of failure.")
+def advice(counted: Tally, errors: Sequence[ErrorRates] = ()) -> list[str]:
+    """Return sentences about the answers of a run, the judge, and groups that surely differ.
+
+    ``errors`` are those that the judge was measured with.
+    """
+    sentences = [*_unsupported(counted), *_abstaining(counted)]
+    if counted.judged.any():
+        sentences.append(_judge(counted, errors))
     for column in counted.columns:
         sentences += _apart(counted, column)
-    if failed := len(counted.rows) - evaluated:
-        sentences.append(f"{failed:,} rows have no verdict: see the failed rows below.")
+    if without := int(counted.kinds[NO_RESPONSE].sum()):
+        sentences.append(f"{count(without, 'row')} without a response: relevance alone.")
+    if failed := int(counted.failed.sum()):
+        sentences.append(f"{count(failed, 'row')} without a verdict: see the failed rows below.")
     return sentences
 
 
-def _apart(counted: Tally, column: Column) -> list[str]:
-    """Return a sentence if the best and the worst group have intervals that do not overlap."""
+def _unsupported(counted: Tally) -> Iterator[str]:
+    answers, found = int(counted.judged.sum()), counted.kinds[UNSUPPORTED]
+    if not answers:
+        return
+    if not found.any():
+        yield f"Nothing: none of {count(answers, 'answer')} is unsupported."
+        return
+    order = np.argsort(counted.scores["faithfulness"], kind="stable")
+    worst = [int(place) for place in order if found[place]][:_NAMED]
+    names = [(counted.ids[place] or f"row {counted.rows[place]}")[:_MAX_NAME] for place in worst]
+    left = int(found.sum()) - len(names)
+    more = f" and {left:,} more" if left else ""
+    near = int(counted.kinds[POSSIBLY].sum())
+    possibly = f" ({near:,} of them possibly)" if near else ""
+    yield (
+        f"{int(found.sum()):,} of {count(answers, 'answer')} unsupported{possibly}: "
+        f"{', '.join(names)}{more}. Read them first; then change the prompt, the generator, or "
+        "the passages that it is given."
+    )
+
+
+def _abstaining(counted: Tally) -> Iterator[str]:
+    answers, found = int(counted.judged.sum()), int(counted.kinds[ABSTAINS].sum())
+    if found:
+        yield (
+            f"{found:,} of {count(answers, 'answer')} abstain ({found / answers:.0%}): they say "
+            "that there is no answer. Look whether the documents hold one."
+        )
+
+
+def _judge(counted: Tally, errors: Sequence[ErrorRates]) -> str:
+    """Return how often the judge errs, on the measured domain that is nearest to the answers."""
+    if not errors:
+        return (
+            "How often this judge errs was not measured with its bundle; label 30 of these "
+            "answers, and trivet test says it."
+        )
+    kind = "rag"
+    if counted.cites[counted.judged].mean() >= 0.5:
+        kind = "search"
+    elif counted.sentences[counted.judged].mean() >= _LONG_ANSWER:
+        kind = "long"
+    near = [one for one in errors if kind in one.data.casefold()] or errors
+    one = max(near, key=lambda each: each.supported + each.unsupported)
+    return (
+        f"The judge errs: on {one.data} ({one.split}), the nearest of the measured domains, it "
+        f"found {one.found:,} of {one.unsupported:,} unsupported answers, and called "
+        f"{one.flagged:,} of {one.supported:,} supported ones unsupported."
+    )
+
+
+def _apart(counted: Tally, column: Column) -> Iterator[str]:
+    """Yield a sentence if the best and the worst group have intervals that do not overlap."""
     means = [
         (mean, value)
         for place, value in enumerate(column.values)
         if (mean := counted.mean("faithfulness", column.codes == place)).low is not None
     ]
     if len(means) < 2:
-        return []
+        return
     (low, worst), *_, (high, best) = sorted(means, key=lambda each: each[0].value or 0.0)
-    if low.high is None or high.low is None or low.high >= high.low:
-        return []
-    return [
-        f"By {column.name}, faithfulness is lowest for {worst} ({low.value:.2f}) and highest for "
-        f"{best} ({high.value:.2f}), and their intervals do not overlap."
-    ]
+    if low.high is not None and high.low is not None and low.high < high.low:
+        yield (
+            f"By {column.name}, faithfulness is lowest for {worst} ({low.value:.2f}) and highest "
+            f"for {best} ({high.value:.2f}), and their intervals do not overlap."
+        )

@@ -17,21 +17,16 @@ from trivet.records import (
     ContextSpan,
     Evaluation,
     SentenceVerdict,
-    SpanReason,
     UnsupportedSpan,
 )
-from trivet.report.sources import find_sources
+from trivet.report.reasons import between, find_reasons
+from trivet.report.sources import Source, find_sources
 from trivet.report.verdict_files import VerdictRow
+from trivet.report.wording import sentence_word, verdict_word
 from trivet.verdict_json import read_evaluation, read_scores
 
 _MAX_CHARACTERS = 20_000  # of one text on a page
 _MAX_CONTEXT_CHARACTERS = 60_000  # of all contexts of one answer
-_MAX_REASON = 80  # characters of a span or a value beside its reason
-_REASONS: dict[SpanReason, str] = {
-    "not_supported": "no context supports this",
-    "value_not_in_contexts": "no context has this value",
-    "value_of_another_passage": "the value of another passage",
-}
 _OTHER_TEXT = "the log's {} differ from the evaluated text; shown are the sentences of the verdict"
 
 TextSpan = SentenceVerdict | ContextSentence | UnsupportedSpan
@@ -43,8 +38,15 @@ class ResponsePiece:
     """A piece of a response, inside or outside of an unsupported span."""
 
     text: str
-    probability: float | None  # of the enclosing span
-    ends: bool  # whether that span ends here
+    marked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link from an answer to sentences of one of its contexts."""
+
+    context: int  # number of the context, from 1
+    places: tuple[str, ...]  # ids of the sentences on the page, the best one first
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +55,17 @@ class ResponsePart:
 
     pieces: tuple[ResponsePiece, ...]
     verdict: SentenceVerdict | None
-    sources: tuple[int, ...] = ()  # numbers of context parts
+    word: str = ""  # the verdict in words
+    sources: tuple[Link, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class ValuePlace:
-    """A value in a context, named beside the reason of an unsupported span."""
-
-    said: str
-    value: str
-    number: int | None  # of the context part that holds it; ``None`` if that is not shown
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
+class ShownReason:
     """Why a value of the response, or the rest of the marked text, is unsupported."""
 
-    text: str  # of the value, shortened; else a name of the rest
+    text: str
     said: str
-    places: tuple[ValuePlace, ...] = ()
+    places: tuple[tuple[str, Link], ...] = ()  # links with the words before them
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +74,14 @@ class ContextPart:
 
     text: str
     verdict: ContextSentence | None
-    number: int | None = None  # of a source or of a reason's place
+    place: str | None = None  # its id on the page, if a link leads to it
 
 
 @dataclass(frozen=True, slots=True)
 class ShownContext:
     """A context on a page."""
 
-    name: str  # index as in the verdict, followed by the context's own name if it has one
+    name: str  # its number from 1, followed by its own name if it has one
     relevance: float | None
     utilization: float | None
     parts: list[ContextPart]
@@ -100,18 +94,18 @@ class Answer:
 
     row: VerdictRow
     scores: dict[str, float | None]
+    word: str = ""  # the verdict in words
     question: str | None = None  # None if its text is not available
     response: Sequence[ResponsePart] = ()
-    reasons: Sequence[Reason] = ()  # one for each value, one for all other unsupported spans
+    reasons: Sequence[ShownReason] = ()  # one for each value, one for all other spans
     contexts: Sequence[ShownContext] = ()
     notes: Sequence[str] = ()  # sentences about windows, cuts and rebuilt texts
-    anchor: str = ""  # prefix of the ids of its elements, unique on a page
 
 
 def read_answer(row: VerdictRow, anchor: str) -> Answer:
     """Prepare a row that has a verdict; unreadable details are reported in the notes.
 
-    ``anchor`` must differ between the answers of a page.
+    ``anchor`` begins the ids of the answer's elements, and must differ between those of a page.
 
     Raises:
         DataError: A score is neither a probability nor null.
@@ -121,7 +115,7 @@ def read_answer(row: VerdictRow, anchor: str) -> Answer:
         verdict = read_evaluation(row.verdict or {})
     except DataError as error:
         notes = [f"the details of this verdict cannot be read: {error}"]
-        return Answer(row, scores, row.question, notes=notes)
+        return Answer(row, scores, question=row.question, notes=notes)
     notes = list(evaluation_notes(verdict))
     if verdict.windows > 1:
         notes.insert(0, f"read in {verdict.windows} windows of {verdict.window_size} tokens")
@@ -133,16 +127,16 @@ def read_answer(row: VerdictRow, anchor: str) -> Answer:
             notes.append(f"{more} more characters of the {name} are not shown")
     shown = _shown_contexts(contexts, verdict, row.context_ids)
     parts = cut_response(response[:_MAX_CHARACTERS], verdict.sentences, verdict.unsupported)
-    linked, reasons = _linked(parts, shown, contexts, verdict)
+    linked, reasons = _linked(parts, shown, contexts, verdict, anchor)
     return Answer(
         row=row,
         scores=scores,
+        word=verdict_word(verdict),
         question=None if row.question is None else row.question[:_MAX_CHARACTERS],
         response=linked,
         reasons=reasons,
         contexts=shown,
         notes=notes,
-        anchor=anchor,
     )
 
 
@@ -151,58 +145,63 @@ def _linked(
     contexts: Sequence[ShownContext],
     texts: Sequence[str],
     verdict: Evaluation,
-) -> tuple[list[ResponsePart], list[Reason]]:
-    """Number the sources in the order of the response, then the places that the reasons name.
+    anchor: str,
+) -> tuple[list[ResponsePart], list[ShownReason]]:
+    """Return the parts with their words and sources, and the reasons.
 
-    The numbers go into the returned parts and reasons, and into the shown contexts.
+    The places that they link to go into the shown contexts.
     """
     shown = {id(part.verdict) for one in contexts for part in one.parts if part.verdict}
-    numbers: dict[int, int] = {}
+    places: dict[int, str] = {}  # ids of context sentences
 
-    def number(sentence: ContextSentence) -> int | None:
-        place = id(sentence)
-        return numbers.setdefault(place, len(numbers) + 1) if place in shown else None
+    def link(context: int, sentences: Iterable[int]) -> Link | None:
+        found = []
+        for number in sentences:
+            sentence = id(verdict.contexts[context].sentences[number])
+            if sentence in shown:
+                places[sentence] = f"{anchor}-{context + 1}-{number + 1}"
+                found.append(places[sentence])
+        return Link(context + 1, tuple(found)) if found else None
 
-    sources: dict[int, tuple[int, ...]] = {}
-    for said, found in zip(verdict.sentences, find_sources(verdict), strict=True):
-        places = [number(verdict.contexts[one.context].sentences[one.sentence]) for one in found]
-        sources[id(said)] = tuple(place for place in places if place is not None)
+    def sources(found: Sequence[Source]) -> tuple[Link, ...]:
+        numbers = dict.fromkeys(one.context for one in found)
+        links = (link(n, [one.sentence for one in found if one.context == n]) for n in numbers)
+        return tuple(filter(None, links))
 
-    def place(said: str, span: ContextSpan) -> ValuePlace:
-        inside = verdict.contexts[span.context : span.context + 1]
-        at = (one for each in inside for one in each.sentences if one.start <= span.start < one.end)
-        sentence = next(at, None)
-        text = texts[span.context][span.start : span.end] if span.context < len(texts) else ""
-        return ValuePlace(said, _brief(text), None if sentence is None else number(sentence))
+    def at(span: ContextSpan) -> Link:
+        holds = [
+            number
+            for one in verdict.contexts[span.context : span.context + 1]
+            for number, sentence in enumerate(one.sentences)
+            if sentence.start <= span.start < sentence.end
+        ]
+        return (link(span.context, holds[:1]) if holds else None) or Link(span.context + 1, ())
 
+    found = {
+        id(said): (sentence_word(said, verdict.faithfulness, verdict.threshold), sources(own))
+        for said, own in zip(verdict.sentences, find_sources(verdict), strict=True)
+    }
     reasons = [
-        Reason(
-            _brief(span.text),
-            _REASONS[span.reason],
-            tuple(
-                place(said, at)
-                for said, at in (("found there:", span.found_at), ("instead:", span.instead))
-                if at is not None
-            ),
+        ShownReason(
+            one.text, one.said, tuple((between(place), at(place.span)) for place in one.places)
         )
-        for span in verdict.unsupported
-        if span.reason != "not_supported"
+        for one in find_reasons(verdict, texts)
     ]
-    if len(reasons) < len(verdict.unsupported):
-        rest = "other marked text" if reasons else "marked text"
-        reasons.append(Reason(rest, _REASONS["not_supported"]))
+    parts = []
+    for part in response:
+        word, links = found.get(id(part.verdict), ("", ()))
+        parts.append(replace(part, word=word, sources=links))
     for one in contexts:
-        one.parts[:] = [replace(part, number=numbers.get(id(part.verdict))) for part in one.parts]
-    parts = [replace(part, sources=sources.get(id(part.verdict), ())) for part in response]
+        one.parts[:] = [replace(part, place=places.get(id(part.verdict))) for part in one.parts]
     return parts, reasons
 
 
-def _brief(text: str) -> str:
-    return text if len(text) <= _MAX_REASON else f"{text[: _MAX_REASON - 1].rstrip()}…"
-
-
 def evaluation_notes(verdict: Evaluation) -> Iterator[str]:
-    """Yield sentences on citations, and on input that is not English or was cut or replaced."""
+    """Yield sentences on missing heads, foreign, cut or replaced input, and citations."""
+    asked = ("relevance", "utilization") if verdict.sentences else ("relevance",)
+    lacking = [name for name in asked if getattr(verdict, name) is None]
+    if lacking and any(context.sentences for context in verdict.contexts):
+        yield f"the bundle has no head for {' and '.join(lacking)}"
     if verdict.language is not None:
         yield f"not English ({verdict.language}): the model reads English, so this says little"
     if verdict.cut_question_tokens:
@@ -268,11 +267,7 @@ def _pieces(
     # Bisection skips the spans that end before the sentence.
     first = bisect_right(unsupported, begin, key=lambda span: span.end)
     for start, stop, span in _split(begin, end, islice(unsupported, first, None)):
-        if span is None:
-            yield ResponsePiece(text[start:stop], None, False)
-        else:
-            ends = stop == min(span.end, len(text))
-            yield ResponsePiece(text[start:stop], span.probability, ends)
+        yield ResponsePiece(text[start:stop], span is not None)
 
 
 def _split(begin: int, end: int, spans: Iterable[SpanT]) -> Iterator[tuple[int, int, SpanT | None]]:
@@ -321,7 +316,7 @@ def _shown_contexts(
         own = [scored.id, scored.title] if scored else []
         if not any(own) and number < len(names):
             own = [names[number]]
-        name = " · ".join((f"contexts[{number}]", *filter(None, own)))
+        name = " · ".join((f"[{number + 1}]", *filter(None, own)))
         kept = text[: min(_MAX_CHARACTERS, left)]
         left -= len(kept)
         shown.append(

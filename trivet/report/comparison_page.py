@@ -10,9 +10,10 @@ import numpy as np
 from trivet.errors import DataError
 from trivet.report.answer import read_answer
 from trivet.report.estimates import FloatArray, IntArray, Mean, mean_of
+from trivet.report.groups import interval, short, with_interval
 from trivet.report.pages import Section, render
 from trivet.report.plots import interval_svg
-from trivet.report.tally import KINDS, BoolArray, Limits, Tally, tally
+from trivet.report.tally import BoolArray, Tally, tally
 from trivet.report.terminal import number
 from trivet.report.verdict_files import VerdictRow
 from trivet.report.verdicts_page import (
@@ -20,16 +21,15 @@ from trivet.report.verdicts_page import (
     Card,
     Choices,
     check_request,
-    interval,
-    short,
     take_in_turn,
-    with_interval,
 )
+from trivet.report.wording import ABSTAINS, UNSUPPORTED
 from trivet.verdict_json import SCORES
 
 _MIN_CHANGE = 0.05  # of a score that rose or fell
 _NEW, _GONE = "newly {}", "no longer {}"
-_SAME = "same kinds"
+_SAME = "same verdict"
+_KINDS = (UNSUPPORTED, ABSTAINS)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def render_comparison(
     abouts: tuple[Mapping[str, str], Mapping[str, str]],
     *,
     remarks: Sequence[str] = (),
-    limits: Limits | None = None,
+    threshold: float | None = None,
     by: Sequence[str] = (),
     shown: int = SHOWN,
 ) -> str:
@@ -105,15 +105,15 @@ def render_comparison(
 
     Raises:
         DataError: A run is empty, they have no row in common, or no row has a column of ``by``.
-        ConfigError: ``shown`` is negative, or a run can be read only once.
+        ConfigError: ``shown`` is negative, a run can be read only once, or the threshold is not in
+            [0, 1].
     """
     check_request(runs, shown)
-    limits = limits or Limits()
-    pairs = pair(tally(runs[0], limits, by), tally(runs[1], limits))
+    pairs = pair(tally(runs[0], threshold, by), tally(runs[1], threshold))
     labels = (f"A: {names[0]}", f"B: {names[1]}")
-    changes = [form.format(kind) for kind in KINDS for form in (_NEW, _GONE)]
+    changes = [form.format(kind) for kind in _KINDS for form in (_NEW, _GONE)]
     scores = [f"change of {score}" for score in SCORES]
-    good = [*map(_GONE.format, KINDS), _SAME]
+    good = [*map(_GONE.format, _KINDS), _SAME]
     choices = Choices([*changes, _SAME], scores, pairs.first.columns, good)
     numbers = _changed_most(pairs, shown)
     left_out = int(pairs.evaluated.sum()) - len(numbers)
@@ -125,19 +125,19 @@ def render_comparison(
         "cards.html",
         "cards.js",
         title=f"{names[0]} and {names[1]} compared",
-        before=[
-            _pairs_section(pairs, remarks),
-            _score_section(pairs),
-            _kind_section(pairs, limits),
-            *_group_sections(pairs),
-        ],
+        before=[_pairs_section(pairs, remarks)],
         answers_title="Answers that changed most",
         answers_notes=[note],
         cards=_cards(runs, pairs, numbers, labels),
         choices=choices,
         after=[
-            Section(label, (), ("", ""), list(about.items()))
-            for label, about in zip(labels, abouts, strict=True)
+            _score_section(pairs),
+            _kind_section(pairs),
+            *_group_sections(pairs),
+            *(
+                Section(label, (), ("", ""), list(about.items()))
+                for label, about in zip(labels, abouts, strict=True)
+            ),
         ],
     )
 
@@ -182,15 +182,14 @@ def _score_section(pairs: Pairing) -> Section:
     return Section("Scores", [paragraph], header, rows, drawings if points else ())
 
 
-def _kind_section(pairs: Pairing, limits: Limits) -> Section:
-    evaluated, meanings = pairs.evaluated, limits.meanings()
-    rows = []
-    for kind in KINDS:
+def _kind_section(pairs: Pairing) -> Section:
+    evaluated, rows = pairs.evaluated, []
+    for kind in _KINDS:
         first, second = (run.kinds[kind] & evaluated for run in (pairs.first, pairs.second))
         counts = (first, second, second & ~first, first & ~second)
-        rows.append((kind, *(str(int(one.sum())) for one in counts), meanings[kind]))
-    header = ("kind", "in A", "in B", "new in B", "gone in B", "meaning")
-    return Section("Kinds of failure", (), header, rows)
+        rows.append((kind, *(str(int(one.sum())) for one in counts)))
+    header = ("verdict", "in A", "in B", "new in B", "gone in B")
+    return Section("Verdicts", (), header, rows)
 
 
 def _group_sections(pairs: Pairing) -> list[Section]:
@@ -234,11 +233,12 @@ def _cards(
     for one in numbers:
         both = [kept[int(places[one])] for kept, places in zip(found, pairs.places, strict=True)]
         kinds = []
-        for kind in KINDS:
+        for kind in _KINDS:
             before, after = pairs.first.kinds[kind][one], pairs.second.kinds[kind][one]
             if before != after:
                 kinds.append((_NEW if after else _GONE).format(kind))
         known = [None if np.isnan(change[one]) else float(change[one]) for change in changes]
         codes = [int(column.codes[one]) for column in pairs.first.columns]
         answers = [read_answer(row, f"{run}{row.row}") for run, row in zip("ab", both, strict=True)]
-        yield Card(answers, kinds or [_SAME], known, codes, labels)
+        kinds = kinds or [_SAME]
+        yield Card(answers, kinds, kinds, known, codes, labels)

@@ -173,7 +173,7 @@ def _shade(value: float | None) -> int:
     return 0 if value is None else min(9, int(10 * value))
 
 
-def _shaded(parts: Iterable[ContextPart], anchor: str) -> Markup:
+def _shaded(parts: Iterable[ContextPart]) -> Markup:
     """Return a context with shaded sentences; one call each, for pages have tens of thousands."""
     html: list[str] = []  # plain strings: marking each one up is slow
     for part in parts:
@@ -184,8 +184,7 @@ def _shaded(parts: Iterable[ContextPart], anchor: str) -> Markup:
         both = (verdict.relevance, verdict.utilization)
         classes = "tv-s tv-r{} tv-u{}".format(*map(_shade, both))
         numbers = "·".join(map(_number, both))
-        own = part.number
-        place = "" if own is None else f' id="{anchor}-{own}" data-source="{own}"'
+        place = "" if part.place is None else f' id="{part.place}"'
         html.append(f'<span class="{classes}" data-n="{numbers}"{place}>{text}</span>')
     return Markup("".join(html))
 
@@ -198,5 +197,5 @@ ENVIRONMENT = Environment(
     lstrip_blocks=True,
     finalize=_visible,
 )
-ENVIRONMENT.filters.update(drawing=Markup, number=_number, shaded=_shaded, tenth=_shade)
+ENVIRONMENT.filters.update(drawing=Markup, number=_number, shaded=_shaded)
 ENVIRONMENT.tests["a_number"] = _NUMBER.fullmatch

@@ -10,7 +10,7 @@ import numpy as np
 
 from trivet.report.comparison_page import Pairing, pair
 from trivet.report.estimates import MIN_GROUPS
-from trivet.report.tally import Limits, tally
+from trivet.report.tally import tally
 from trivet.report.verdict_files import VerdictFile
 from trivet.verdict_json import SCORES
 
@@ -67,7 +67,4 @@ def compare(baseline: Path, verdicts: Path) -> Regression:
     Raises:
         DataError: One has no verdicts, or they have no row in common.
     """
-    limits = Limits()
-    return Regression(
-        pair(tally(VerdictFile(baseline), limits), tally(VerdictFile(verdicts), limits))
-    )
+    return Regression(pair(tally(VerdictFile(baseline)), tally(VerdictFile(verdicts))))

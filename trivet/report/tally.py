@@ -1,4 +1,4 @@
-"""Rows of a log reduced to numbers: scores, kinds of failure, groups.
+"""Rows of a log reduced to numbers: scores, verdicts, groups.
 
 A page needs one pass for the tally and one for the texts of the rows it shows, so a million rows
 take a few hundred megabytes.
@@ -11,6 +11,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,74 +20,25 @@ from trivet.errors import ConfigError, DataError
 from trivet.records import FailedEvaluation
 from trivet.report.estimates import FloatArray, IntArray, Mean, mean_of
 from trivet.report.verdict_files import VerdictRow
+from trivet.report.wording import (
+    ABSTAINS,
+    NO_RESPONSE,
+    POSSIBLY,
+    SUPPORTED,
+    UNSUPPORTED,
+    answer_word,
+)
 from trivet.verdict_json import SCORES, read_scores
 
 MAX_VALUES = 20  # of a column to group by
-MADE_UP, RETRIEVAL_POOR, CONTEXT_IGNORED = "made up", "retrieval poor", "context ignored"
-KINDS = (MADE_UP, RETRIEVAL_POOR, CONTEXT_IGNORED)
+KINDS = (UNSUPPORTED, POSSIBLY, SUPPORTED, ABSTAINS, NO_RESPONSE)
+"""Kinds of answers: those possibly unsupported are unsupported too, and abstentions are judged."""
 _MAX_FAILURES = 100  # listed one by one
 _NO_QUESTION = 0
-_DEFAULT_ADHERENCE = 0.5  # for verdicts without ``adherent``
+_DEFAULT_THRESHOLD = 0.5  # for verdicts with neither ``adherent`` nor ``threshold``
 
 _DIGITS = re.compile(r"(\d+)")
 BoolArray = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Scores below which an answer has a kind of failure; in [0, 1]."""
-
-    faithfulness: float | None = None  # None uses the verdict's ``adherent``
-    relevance: float = 0.1  # low, for relevance is a share of all sentences
-    utilization: float = 0.05
-    completeness: float = 0.5
-
-    @classmethod
-    def from_words(cls, words: Mapping[str, float]) -> Limits:
-        """Return the default limits with some replaced.
-
-        Raises:
-            ConfigError: A name is not a score, or a limit is not in [0, 1].
-        """
-        for name, limit in words.items():
-            if name not in cls.__slots__:
-                raise ConfigError(f"no score {name!r}; the scores are {', '.join(cls.__slots__)}")
-            if not 0 <= limit <= 1:
-                raise ConfigError(f"the limit of {name} is {limit:g}; it must lie in [0, 1]")
-        return cls(**words)
-
-    def meanings(self) -> dict[str, str]:
-        """Return a description of each kind of failure."""
-        limit = "a sentence is unsupported"
-        if self.faithfulness is not None:
-            limit = f"faithfulness below {self.faithfulness:g}"
-        return {
-            MADE_UP: f"{limit}: no context supports part of the response",
-            RETRIEVAL_POOR: f"relevance below {self.relevance:g}: few sentences of the contexts "
-            "help to answer the question",
-            CONTEXT_IGNORED: f"utilization below {self.utilization:g} or completeness below "
-            f"{self.completeness:g}, relevance not low: the response does not use helpful contexts",
-        }
-
-    def kinds(
-        self, scores: Mapping[str, float | None], adherent: bool | None = None
-    ) -> tuple[str, ...]:
-        """Return the kinds of failure of an answer; ``adherent`` is the verdict's own."""
-        poor = _below(scores["relevance"], self.relevance)
-        ignored = _below(scores["utilization"], self.utilization) or _below(
-            scores["completeness"], self.completeness
-        )
-        if self.faithfulness is None and adherent is not None:
-            made_up = not adherent
-        else:
-            limit = _DEFAULT_ADHERENCE if self.faithfulness is None else self.faithfulness
-            made_up = _below(scores["faithfulness"], limit)
-        shown = {MADE_UP: made_up, RETRIEVAL_POOR: poor, CONTEXT_IGNORED: ignored and not poor}
-        return tuple(kind for kind, found in shown.items() if found)
-
-
-def _below(score: float | None, limit: float) -> bool:
-    return score is not None and score < limit
 
 
 @dataclass(frozen=True)
@@ -106,7 +58,9 @@ class Tally:
     ids: Sequence[str | None]
     failed: BoolArray  # rows without a verdict, [n]
     scores: dict[str, FloatArray]  # NaN for none, [n] each
-    kinds: dict[str, BoolArray]  # membership in each kind of failure, [n] each
+    kinds: dict[str, BoolArray]  # membership in each kind, [n] each
+    sentences: IntArray  # sentences of each response, 0 if not available, [n]
+    cites: BoolArray  # responses with citation marks, [n]
     questions: IntArray  # hash of the question within this process, 0 if not available, [n]
     groups: IntArray  # rows of one question share a group, [n]
     columns: Sequence[Column]  # columns to group by
@@ -124,27 +78,44 @@ class Tally:
             failed=self.failed[places],
             scores={name: values[places] for name, values in self.scores.items()},
             kinds={kind: shown[places] for kind, shown in self.kinds.items()},
+            sentences=self.sentences[places],
+            cites=self.cites[places],
             questions=self.questions[places],
             groups=self.groups[places],
             columns=[replace(column, codes=column.codes[places]) for column in self.columns],
         )
+
+    @property
+    def judged(self) -> BoolArray:
+        """True for rows whose response has a verdict, [n]."""
+        return self.kinds[UNSUPPORTED] | self.kinds[SUPPORTED]
 
     def mean(self, score: str, among: BoolArray | slice = slice(None)) -> Mean:
         """Return the mean of a score over all rows, or over those where ``among`` is true."""
         return mean_of(self.scores[score][among], self.groups[among])
 
 
-def tally(rows: Iterable[VerdictRow], limits: Limits, by: Sequence[str] = ()) -> Tally:
-    """Count all rows, grouped by these columns or by all with 2 to `MAX_VALUES` values.
+def tally(
+    rows: Iterable[VerdictRow], threshold: float | None = None, by: Sequence[str] = ()
+) -> Tally:
+    """Count all rows.
+
+    Args:
+        rows: The rows.
+        threshold: Faithfulness below which an answer is unsupported; ``None`` takes the verdicts.
+        by: Columns to group by; by default all with 2 to `MAX_VALUES` values.
 
     Raises:
         DataError: There is no row, no row has a column of ``by``, or it has too many values.
+        ConfigError: The threshold is not in [0, 1].
     """
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise ConfigError(f"the threshold is {threshold:g}; it must lie in [0, 1]")
     numbers, ids = array("q"), list[str | None]()
     scores, kinds, questions, groups = array("d"), array("b"), array("q"), array("q")
     columns = _Columns(by)
     codes, failures = Counter[str](), list[tuple[int, FailedEvaluation]]()
-    failed, with_texts = array("b"), 0
+    failed, cites, sentences, with_texts = array("b"), array("b"), array("q"), 0
     for row in rows:
         found, error = _scores(row)
         failed.append(error is not None)
@@ -152,8 +123,11 @@ def tally(rows: Iterable[VerdictRow], limits: Limits, by: Sequence[str] = ()) ->
             codes[error.code] += 1
             if len(failures) < _MAX_FAILURES:
                 failures.append((row.row, error))
-        adherent = (row.verdict or {}).get("adherent")
-        own = limits.kinds(found, adherent if isinstance(adherent, bool) else None)
+        verdict = row.verdict or {}
+        own = _kinds(verdict, found, threshold) if error is None else ()
+        said = verdict.get("sentences")
+        sentences.append(len(said) if isinstance(said, list | tuple) else 0)
+        cites.append(verdict.get("citations") is not None)
         scores.extend(float("nan") if value is None else value for value in found.values())
         kinds.extend(kind in own for kind in KINDS)
         questions.append(_NO_QUESTION if row.question is None else hash(row.question))
@@ -170,6 +144,8 @@ def tally(rows: Iterable[VerdictRow], limits: Limits, by: Sequence[str] = ()) ->
         failed=np.array(failed, dtype=bool),
         scores=dict(zip(SCORES, np.array(scores).reshape(-1, len(SCORES)).T, strict=True)),
         kinds=dict(zip(KINDS, np.array(kinds, bool).reshape(-1, len(KINDS)).T, strict=True)),
+        sentences=np.array(sentences, dtype=np.int64),
+        cites=np.array(cites, dtype=bool),
         questions=np.array(questions, dtype=np.int64),
         groups=np.unique(np.array(groups, dtype=np.int64), return_inverse=True)[1],
         columns=columns.found(len(numbers)),
@@ -178,6 +154,25 @@ def tally(rows: Iterable[VerdictRow], limits: Limits, by: Sequence[str] = ()) ->
         failures=failures,
         with_texts=with_texts,
     )
+
+
+def _kinds(
+    verdict: Mapping[str, Any], scores: Mapping[str, float | None], threshold: float | None
+) -> tuple[str, ...]:
+    """Return the kinds of an answer, by its verdict or by a threshold on its faithfulness."""
+    adherent, faithfulness = verdict.get("adherent"), scores["faithfulness"]
+    own = verdict.get("threshold")
+    limit = threshold if threshold is not None else own if isinstance(own, float) else None
+    if faithfulness is not None and (threshold is not None or not isinstance(adherent, bool)):
+        adherent = faithfulness >= (_DEFAULT_THRESHOLD if limit is None else limit)
+    if not isinstance(adherent, bool):
+        return (NO_RESPONSE,) if limit is not None else ()
+    found = {answer_word(adherent, faithfulness, limit)}
+    if POSSIBLY in found:
+        found.add(UNSUPPORTED)
+    if verdict.get("abstains") is True:
+        found.add(ABSTAINS)
+    return tuple(found)
 
 
 def _scores(row: VerdictRow) -> tuple[dict[str, float | None], FailedEvaluation | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -13,9 +13,15 @@ from rich.text import Text
 from trivet.errors import DataError
 from trivet.records import Evaluation
 from trivet.report.answer import evaluation_notes, rebuilt_texts
+from trivet.report.reasons import find_reasons
 from trivet.report.sources import find_sources
+from trivet.report.wording import (
+    count,
+    sentence_word,
+    verdict_word,
+)
 
-_UNSUPPORTED = "bold red"
+UNSUPPORTED_STYLE = "bold red"
 _UNSAFE = frozenset({"Cc", "Cf", "Cs"})
 _MAX_TEXT = 200  # characters of a sentence or context; the terminal may show fewer
 _SHORT = 10  # sentences of a response; in a longer one each shows its best source alone
@@ -42,12 +48,12 @@ def write_result(path: Path, content: bytes) -> None:
         raise DataError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def render_verdict(response: str, contexts: Iterable[str], verdict: Evaluation) -> RenderableType:
+def render_verdict(response: str, contexts: Sequence[str], verdict: Evaluation) -> RenderableType:
     """Return scores, the response with unsupported spans in brackets, and the contexts."""
     parts: list[RenderableType] = [_scores(verdict)]
     if verdict.sentences:
         parts += [Text(), mark_unsupported(response, verdict), Text(), _sentences(verdict)]
-    parts += _unsupported(verdict)
+    parts += _reasons(verdict, contexts)
     if verdict.contexts:
         parts += [Text(), _contexts(contexts, verdict)]
     parts += [Text(note, style="yellow") for note in evaluation_notes(verdict)]
@@ -80,11 +86,10 @@ def number(value: float | None, form: str = ".3f") -> str:
 
 def _scores(verdict: Evaluation) -> Table:
     table = Table.grid(padding=(0, 2))
-    adherence = {None: "", True: "adherent", False: "not adherent"}[verdict.adherent]
     for name, value, remark in (
-        ("faithfulness", verdict.faithfulness, adherence),
-        ("supported share", verdict.supported_share, _count(verdict.sentences, "sentence")),
-        ("relevance", verdict.relevance, _count(verdict.contexts, "context")),
+        ("faithfulness", verdict.faithfulness, verdict_word(verdict)),
+        ("supported share", verdict.supported_share, count(len(verdict.sentences), "sentence")),
+        ("relevance", verdict.relevance, count(len(verdict.contexts), "context")),
         ("utilization", verdict.utilization, ""),
         ("completeness", verdict.completeness, ""),
     ):
@@ -98,40 +103,41 @@ def mark_unsupported(response: str, verdict: Evaluation) -> Text:
     for span in verdict.unsupported:
         marked.append(visible(response[end : span.start]))
         # Brackets, for output without colours.
-        marked.append(f"[{visible(response[span.start : span.end])}]", style=_UNSUPPORTED)
+        marked.append(f"[{visible(response[span.start : span.end])}]", style=UNSUPPORTED_STYLE)
         end = span.end
     return marked.append(visible(response[end:]))
 
 
-def _unsupported(verdict: Evaluation) -> Iterator[Text]:
-    for span in verdict.unsupported:
-        place = f"  characters {span.start} to {span.end}, probability {span.probability:.2f}"
-        yield Text.assemble("unsupported ", (visible(span.text), _UNSUPPORTED), place)
+def _reasons(verdict: Evaluation, contexts: Sequence[str]) -> Iterator[Text]:
+    for reason in find_reasons(verdict, contexts):
+        said = str(reason).removeprefix(reason.text)
+        yield Text.assemble((visible(reason.text), UNSUPPORTED_STYLE), visible(said))
 
 
 def _sentences(verdict: Evaluation) -> Table:
     """Return the sentences, each followed by its sources or, if unsupported, what is nearest."""
     table = Table("support", "", "sentence", box=None, padding=(0, 2, 0, 0))
     for sentence, sources in zip(verdict.sentences, find_sources(verdict), strict=True):
-        said = {True: "supported", False: "unsupported", None: "no claim"}[sentence.supported]
-        supported = Text(said, no_wrap=True)
-        supported.style = _UNSUPPORTED if sentence.supported is False else ""
+        word = sentence_word(sentence, verdict.faithfulness, verdict.threshold)
+        supported = Text(word, no_wrap=True)
+        supported.style = UNSUPPORTED_STYLE if sentence.supported is False else ""
         table.add_row(number(sentence.support), supported, shortened(sentence.text))
         name = "source" if sentence.supported else "nearest"
         shown = sources if len(verdict.sentences) <= _SHORT else sources[:1]
         more = f" +{len(sources) - len(shown)}" if len(shown) < len(sources) else ""
         for one in shown:
             text = verdict.contexts[one.context].sentences[one.sentence].text
-            line = Text(f"[{one.context}] ", no_wrap=True, overflow="ellipsis")
+            line = Text(f"[{one.context + 1}] ", no_wrap=True, overflow="ellipsis")
             table.add_row("", f"{name}{more}", line.append_text(shortened(text)), style="dim")
     return table
 
 
 def _contexts(contexts: Iterable[str], verdict: Evaluation) -> Table:
     table = Table("contexts", "relevance", "utilization", "text", box=None, padding=(0, 2, 0, 0))
-    for index, (text, context) in enumerate(zip(contexts, verdict.contexts, strict=True)):
+    pairs = zip(contexts, verdict.contexts, strict=True)
+    for place, (text, context) in enumerate(pairs, start=1):
         shares = (number(context.relevance), number(context.utilization))
-        name = " ".join((f"[{index}]", *filter(None, (context.id, context.title))))
+        name = " ".join((f"[{place}]", *filter(None, (context.id, context.title))))
         table.add_row(shortened(name), *shares, shortened(text))
     return table
 
@@ -141,7 +147,3 @@ def shortened(text: str) -> Text:
     line = " ".join(text.split())
     line = line if len(line) <= _MAX_TEXT else f"{line[: _MAX_TEXT - 1].rstrip()}…"
     return Text(visible(line), no_wrap=True, overflow="ellipsis")
-
-
-def _count(items: Sized, noun: str) -> str:
-    return f"{len(items)} {noun}" + ("" if len(items) == 1 else "s")

@@ -6,6 +6,7 @@ that is not a verdict becomes a failed row.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,7 @@ from trivet.data.logs.log import Log, SourceRow
 from trivet.data.logs.recognition import read_rows
 from trivet.data.traces.trace_log import open_log
 from trivet.errors import DataError, ExampleError
+from trivet.measures.figures import ErrorRates
 from trivet.records import Evaluation, FailedEvaluation, RagExample
 from trivet.verdict_json import SCORES
 
@@ -184,6 +186,7 @@ class RunFacts:
     encoding: str | None = None
     turns: Turns = "last"
     judge: tuple[str, ...] = ()  # hash of the bundle's manifest, and the precision
+    errors: tuple[ErrorRates, ...] = ()  # of the judge on labelled answers
 
 
 def read_run_facts(verdicts: Path) -> RunFacts:
@@ -224,7 +227,18 @@ def read_run_facts(verdicts: Path) -> RunFacts:
         encoding=settings["encoding"] if isinstance(settings.get("encoding"), str) else None,
         turns="all" if settings.get("turns") == "all" else "last",
         judge=(manifest, str(backend.get("precision"))),
+        errors=_errors(bundle.get("errors")),
     )
+
+
+def _errors(found: object) -> tuple[ErrorRates, ...]:
+    """Read the rates in a run's record; damaged ones are left out."""
+    rates = []
+    for one in found if isinstance(found, list) else ():
+        with contextlib.suppress(TypeError, KeyError, ValueError):
+            counts = (int(one[name]) for name in ("supported", "flagged", "unsupported", "found"))
+            rates.append(ErrorRates(str(one["data"]), str(one["split"]), *counts))
+    return tuple(rates)
 
 
 def _part(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:

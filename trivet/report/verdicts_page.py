@@ -1,4 +1,4 @@
-"""Page of a run: scores, kinds of failure, groups and the worst answers."""
+"""Page of a run: what to do, the answers with the worst first, then figures."""
 
 from __future__ import annotations
 
@@ -9,19 +9,27 @@ import numpy as np
 import numpy.typing as npt
 
 from trivet.errors import ConfigError
+from trivet.measures.figures import ErrorRates
 from trivet.report.advice import advice
 from trivet.report.answer import Answer, read_answer
-from trivet.report.estimates import MIN_GROUPS, Mean
-from trivet.report.pages import Section, render, shown_text
-from trivet.report.plots import histogram_svg, interval_svg
-from trivet.report.tally import KINDS, MAX_VALUES, Column, Limits, Tally, tally
+from trivet.report.estimates import MIN_GROUPS
+from trivet.report.groups import group_sections, interval, share
+from trivet.report.pages import Section, render
+from trivet.report.plots import histogram_svg
+from trivet.report.tally import KINDS, Column, Tally, tally
 from trivet.report.terminal import number
 from trivet.report.verdict_files import VerdictRow
+from trivet.report.wording import ABSTAINS, NO_RESPONSE, POSSIBLY, SUPPORTED, UNSUPPORTED
 from trivet.verdict_json import SCORES
 
 SHOWN = 500  # answers on a page
-_SOUND = "none of these"
-_MAX_NAME = 40  # characters of a value in a drawing
+_MEANINGS = {
+    UNSUPPORTED: "no context supports a sentence of the answer",
+    POSSIBLY: "of these, those near the threshold",
+    SUPPORTED: "the contexts support every sentence, or it claims nothing",
+    ABSTAINS: "the answer says that there is none",
+    NO_RESPONSE: "relevance alone",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +39,7 @@ class Choices:
     kinds: Sequence[str]  # labels on cards
     scores: Sequence[str]  # names of a card's numbers, in order
     columns: Sequence[Column]
-    good: Sequence[str]  # kinds that are not failures
+    good: Sequence[str]  # kinds that are no faults
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +47,11 @@ class Card:
     """One answer, or the answers of two runs side by side."""
 
     answers: Sequence[Answer]  # the first one gives title and metadata
-    kinds: Sequence[str]
+    kinds: Sequence[str]  # for the filter
+    labels: Sequence[str]  # shown beside the title
     scores: Sequence[float | None]
     codes: Sequence[int]  # index of the value in each metadata column, -1 for none
-    labels: Sequence[str] = ()  # names of two answers
+    names: Sequence[str] = ()  # of two answers
 
 
 def render_verdicts(
@@ -51,7 +60,8 @@ def render_verdicts(
     *,
     title: str = "Verdicts",
     remarks: Sequence[str] = (),
-    limits: Limits | None = None,
+    errors: Sequence[ErrorRates] = (),
+    threshold: float | None = None,
     by: Sequence[str] = (),
     shown: int = SHOWN,
 ) -> str:
@@ -62,37 +72,40 @@ def render_verdicts(
         about: Facts about the run, for a table.
         title: Title of the document.
         remarks: Sentences about the run.
-        limits: Limits of the kinds of failure.
+        errors: Errors of the judge on labelled answers.
+        threshold: Faithfulness below which an answer is unsupported; ``None`` takes the verdicts.
         by: Metadata columns to group by; by default all with 2 to 20 values.
         shown: Number of answers on the page, the worst first.
 
     Raises:
         DataError: There is no row, or no row has a column of ``by``.
-        ConfigError: ``shown`` is negative, or ``rows`` can be read only once.
+        ConfigError: ``shown`` is negative, ``rows`` can be read only once, or the threshold is not
+            in [0, 1].
     """
     check_request([rows], shown)
-    limits = limits or Limits()
-    counted = tally(rows, limits, by)
+    counted = tally(rows, threshold, by)
     evaluated, failed = int((~counted.failed).sum()), int(counted.failed.sum())
     numbers = {"rows": len(counted.rows), "evaluated": evaluated, "failed": failed}
     facts = [*about.items(), *((name, f"{count:,}") for name, count in numbers.items())]
-    choices = Choices((*KINDS, _SOUND), SCORES, counted.columns, good=(_SOUND,))
+    kinds = [kind for kind in KINDS if counted.kinds[kind].any()]
+    choices = Choices(kinds, SCORES, counted.columns, good=(SUPPORTED, ABSTAINS, NO_RESPONSE))
     places = worst(counted, shown)
     return render(
         "cards.html",
         "cards.js",
         title=title,
-        before=[
-            Section("What to do", [*remarks, *advice(counted)]),
-            _score_section(counted),
-            _kind_section(counted, limits),
-            *_group_sections(counted),
-        ],
+        before=[Section("What to do", [*remarks, *advice(counted, errors)])],
         answers_title="Answers, the worst first",
         answers_notes=_answers_notes(counted, len(places), evaluated),
         cards=_cards(rows, counted, places),
         choices=choices,
-        after=[_failure_section(counted), Section("The run", (), ("", ""), facts)],
+        after=[
+            _kind_section(counted),
+            _score_section(counted),
+            *group_sections(counted),
+            _failure_section(counted),
+            Section("The run", (), ("", ""), facts),
+        ],
     )
 
 
@@ -107,8 +120,8 @@ def check_request(runs: Sequence[Iterable[VerdictRow]], shown: int) -> None:
 def worst(counted: Tally, shown: int) -> list[int]:
     """Return the indices of the rows to show: the lowest by each score in turn.
 
-    Every kind of failure gets examples, however frequent another one is. The rows are ordered by
-    faithfulness, those without it last.
+    Each score gets examples, however low another one is. The rows are ordered by faithfulness,
+    those without it last.
     """
     lowest = [
         np.argsort(values, kind="stable")[: int(np.isfinite(values).sum())]  # NaN is last
@@ -134,7 +147,7 @@ def _answers_notes(counted: Tally, shown: int, evaluated: int) -> list[str]:
         notes.append(
             f"The page shows {shown:,} of {evaluated:,} evaluated rows: the lowest by "
             "faithfulness, relevance, utilization and completeness in turn. It leaves out "
-            f"{evaluated - shown:,}; the figures above include them."
+            f"{evaluated - shown:,}; the figures below include them."
         )
     if counted.with_texts < len(counted.rows):
         without = len(counted.rows) - counted.with_texts
@@ -152,8 +165,11 @@ def _cards(rows: Iterable[VerdictRow], counted: Tally, places: Sequence[int]) ->
     for place in places:
         answer = read_answer(found[place], f"row-{found[place].row}")
         kinds = tuple(kind for kind in KINDS if counted.kinds[kind][place])
+        # The more precise of two words.
+        less = {UNSUPPORTED if POSSIBLY in kinds else "", SUPPORTED if ABSTAINS in kinds else ""}
+        labels = [kind for kind in kinds if kind not in less]
         codes = [int(column.codes[place]) for column in counted.columns]
-        yield Card([answer], kinds or (_SOUND,), list(answer.scores.values()), codes)
+        yield Card([answer], kinds, labels, list(answer.scores.values()), codes)
 
 
 def _score_section(counted: Tally) -> Section:
@@ -169,53 +185,21 @@ def _score_section(counted: Tally) -> Section:
         "question count as one draw in the 95 % interval; there is no interval for fewer than "
         f"{MIN_GROUPS} questions. Rows without a response have relevance only."
     )
+    unknown = [score for score in counted.scores if not counted.mean(score).n]
+    if 0 < len(unknown) < len(rows):
+        paragraph += f" No row has {' and '.join(unknown)}: the bundle has no head for that."
     header = ("score", "mean", "95 % interval", "rows", "failed", "without the score")
     return Section("Scores", [paragraph], header, rows, drawings)
 
 
-def _kind_section(counted: Tally, limits: Limits) -> Section:
+def _kind_section(counted: Tally) -> Section:
     evaluated = int((~counted.failed).sum())
-    meanings = limits.meanings()
     rows = [
-        (kind, str(int(found.sum())), _share(int(found.sum()), evaluated), meanings[kind])
-        for kind, found in counted.kinds.items()
+        (kind, str(found), share(found, evaluated), _MEANINGS[kind])
+        for kind in KINDS
+        if (found := int(counted.kinds[kind].sum()))
     ]
-    sound = evaluated - int(np.logical_or.reduce(list(counted.kinds.values())).sum())
-    rows.append((_SOUND, str(sound), _share(sound, evaluated), "all other evaluated rows"))
-    header = ("kind", "rows", "share", "meaning")
-    return Section("Kinds of failure", ["A row can have several kinds."], header, rows)
-
-
-def _group_sections(counted: Tally) -> list[Section]:
-    """Return a section for each metadata column, with its values side by side."""
-    sections = [_group_section(counted, column) for column in counted.columns]
-    if counted.wide:
-        paragraph = f"With more than {MAX_VALUES} values: {', '.join(counted.wide)}."
-        sections.append(Section("Columns without groups", [paragraph]))
-    return sections
-
-
-def _group_section(counted: Tally, column: Column) -> Section:
-    rows = []
-    points: dict[str, list[tuple[str, float, float | None, float | None]]] = {}
-    for place, value in [*enumerate(column.values), (-1, "(none)")]:
-        among = column.codes == place
-        if not among.any():
-            continue
-        evaluated = int((among & ~counted.failed).sum())
-        means = {score: counted.mean(score, among) for score in SCORES}
-        shares = [_share(int((counted.kinds[kind] & among).sum()), evaluated) for kind in KINDS]
-        cells = [with_interval(mean) for mean in means.values()]
-        rows.append((value, str(evaluated), str(int(among.sum()) - evaluated), *cells, *shares))
-        for score, mean in means.items():
-            if mean.value is not None:
-                point = (short(value), mean.value, mean.low, mean.high)
-                points.setdefault(score, []).append(point)
-    unit = "mean with 95 % interval"
-    drawings = [interval_svg(found, score, unit, 0.0, 1.0) for score, found in points.items()]
-    header = (column.name, "rows", "failed", *SCORES, *KINDS)
-    paragraph = "Means with 95 % intervals, and the share of the evaluated rows with each kind."
-    return Section(f"By {column.name}", [paragraph], header, rows, drawings)
+    return Section("Verdicts", (), ("verdict", "rows", "share", "meaning"), rows)
 
 
 def _failure_section(counted: Tally) -> Section:
@@ -231,24 +215,3 @@ def _failure_section(counted: Tally) -> Section:
         for row, error in counted.failures
     ]
     return Section("Failed rows", paragraphs, ("row", "id", "code", "message"), rows)
-
-
-def interval(mean: Mean, form: str = ".3f") -> str:
-    """Format an interval; ``-`` for none."""
-    return "-" if mean.low is None else f"{mean.low:{form}} to {mean.high:{form}}"
-
-
-def with_interval(mean: Mean, form: str = ".3f") -> str:
-    """Format a mean, followed by its interval if there is one."""
-    value = number(mean.value, form)
-    return value if mean.low is None else f"{value} ({interval(mean, form)})"
-
-
-def _share(count: int, of: int) -> str:
-    return f"{100 * count / of:.1f} %" if of else "-"
-
-
-def short(value: str) -> str:
-    """Return a value on one line, short enough for a drawing."""
-    text = shown_text(value).replace("\n", " ").replace("\t", " ")
-    return text if len(text) <= _MAX_NAME else f"{text[: _MAX_NAME - 1]}…"

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from trivet.errors import DataError
 from trivet.report.comparison_page import render_comparison
-from trivet.report.tally import Limits
 from trivet.report.terminal import check_writable
 from trivet.report.verdict_files import VerdictFile
 from trivet.report.verdicts_page import SHOWN, render_verdicts
@@ -18,7 +17,7 @@ def write_report(
     out: Path,
     *,
     logs: Sequence[str] = (),
-    limits: Limits | None = None,
+    threshold: float | None = None,
     by: Sequence[str] = (),
     shown: int = SHOWN,
 ) -> None:
@@ -30,7 +29,7 @@ def write_report(
     Raises:
         DataError: A file cannot be read, has no verdicts or would be overwritten, or two runs have
             no row in common.
-        ConfigError: ``shown`` is negative.
+        ConfigError: ``shown`` is negative, or the threshold is not in [0, 1].
         OSError: The page cannot be written.
     """
     check_page(out, verdicts, logs)
@@ -49,7 +48,7 @@ def write_report(
             names if len(set(names)) == 2 else (str(first.path), str(second.path)),
             (first.facts.about, second.facts.about),
             remarks=_comparison_remarks(first, second),
-            limits=limits,
+            threshold=threshold,
             by=by,
             shown=shown,
         )
@@ -59,7 +58,8 @@ def write_report(
             first.facts.about,
             title=f"Verdicts: {first.path.name}",
             remarks=first.facts.remarks,
-            limits=limits,
+            errors=first.facts.errors,
+            threshold=threshold,
             by=by,
             shown=shown,
         )

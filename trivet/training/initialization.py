@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal, cast
 
 from torch import Tensor
@@ -14,20 +14,21 @@ from trivet.bundle.schema import BundleInfo
 from trivet.bundle.weights import load_rag_model, read_architecture
 from trivet.configs.schema import Head, Init, TrainConfig
 from trivet.data.tokenization import SegmentTokenizer
+from trivet.data.window_layout import PLAIN, WindowLayout
 from trivet.errors import ConfigError, install_line
 from trivet.heads.support import copy_nli_head
 from trivet.heads.token_head import TokenHead
 from trivet.model.architecture import (
     DEFAULT_HEADS,
     HEAD_NAMES,
-    AnyTrunkKind,
     Granularity,
     HeadName,
     Reduction,
+    TrunkKind,
 )
+from trivet.model.multi_trunk import make_trunk
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk, describe_encoder, dropout_settings, read_encoder_config
-from trivet.model.trunk_kinds import make_trunk
 
 _CONVERTERS = ("sentencepiece", "google.protobuf")
 _LEAST_SHARE = 0.9  # of the encoder's ids that its tokenizer has; some are padding
@@ -39,21 +40,21 @@ def initial_model(
     faithfulness: Reduction,
     head_dropout: float = 0.0,
     attention_dropout: float | None = None,
-    trunk: AnyTrunkKind = "shared",
+    trunk: TrunkKind = "shared",
     shared_layers: int | None = None,
     granularity: Granularity = "token",
     exact_match: bool = False,
     split_digits: bool = False,
     hidden_dropout: float | None = None,
     heads: Sequence[HeadName] = DEFAULT_HEADS,
-    lora_rank: int = 16,
     keeps_verdicts: bool = False,
 ) -> tuple[RagModel, SegmentTokenizer]:
     """Build the initial model and its tokenizer.
 
     The arguments are the settings of ``EncoderConfig``. A bundle's shared trunk is copied for any
     other kind, and a bundle keeps its exact-match embedding, and with ``keeps_verdicts`` its
-    calibration, its reduction and its tokenizer. It gets an evidence head if it has none.
+    calibration, its reduction and its tokenizer. It gets an evidence head if it has none, and any
+    but support, beside its own, if it has none of ``heads``.
 
     Raises:
         ConfigError: The checkpoint cannot be read or has no NLI head, or does not allow the trunk.
@@ -71,19 +72,22 @@ def initial_model(
             ),
         }
         if not keeps_verdicts:  # fitted for the old weights, as the overlap's weights
-            changed |= {"calibration": {}, "lexical_overlap": {}}
-        missing = [each for each in heads if each not in bundle.info.heads]
-        if missing and (missing != ["evidence"] or bundle.info.trunk != "shared"):
+            changed |= {"calibration": {}, "lexical_overlap": {}, "sentence_layer": {}}
+        own = bundle.info.heads
+        missing = [each for each in heads if each not in own]
+        adds = missing == ["evidence"] or (missing == list(heads) and "support" not in missing)
+        if missing and (not adds or bundle.info.trunk != "shared"):
             raise ConfigError(
                 f"heads: {name} has no {' and no '.join(missing)} head (it has "
                 f"{', '.join(bundle.info.heads)}); leave it out, or start from another bundle"
             )
         model = load_rag_model(bundle, changed)
+        heads = [*kept_heads(own, heads), *heads]
         model.keep_heads(heads)
         for each in missing:
             model.add_head(each)
         if isinstance(model.trunk, Trunk):
-            model.trunk = make_trunk(model.trunk, trunk, shared_layers, heads, lora_rank)
+            model.trunk = make_trunk(model.trunk, trunk, shared_layers, heads)
         tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
         if not keeps_verdicts:
             tokenizer.unify_forms()
@@ -91,7 +95,7 @@ def initial_model(
         return model, tokenizer
     encoder = Trunk.from_pretrained(name, attention_dropout, hidden_dropout)
     model = RagModel(
-        make_trunk(encoder, trunk, shared_layers, heads, lora_rank),
+        make_trunk(encoder, trunk, shared_layers, heads),
         faithfulness=faithfulness,
         dropout=head_dropout,
         pooled_support=init == "nli",
@@ -109,6 +113,21 @@ def initial_model(
     tokenizer.unify_forms()
     _prepare_words(model, tokenizer, exact_match, split_digits)
     return model, tokenizer
+
+
+def kept_heads(own: Collection[HeadName], asked: Collection[HeadName]) -> list[HeadName]:
+    """Return the heads of a bundle that stay as they are beside those asked for.
+
+    These are all of its own where none of them is asked for: the others are added to it.
+    """
+    return [] if set(own) & set(asked) else [name for name in HEAD_NAMES if name in own]
+
+
+def window_layout(config: TrainConfig) -> WindowLayout:
+    """Return the layout of the windows: that of the bundle that training starts from."""
+    if config.encoder.init is not Init.bundle:
+        return PLAIN
+    return read_bundle(config.encoder.name).info.window.layout
 
 
 def initial_architecture(config: TrainConfig) -> dict[str, Any]:
@@ -130,13 +149,13 @@ def initial_architecture(config: TrainConfig) -> dict[str, Any]:
     else:
         values = describe_encoder(read_encoder_config(encoder.name, *dropouts))
         found = {"encoder": values, "pooled_support": encoder.init is Init.nli}
+    asked = [name for name in HEAD_NAMES if Head(name) in config.heads]
     return found | {
-        "heads": [name for name in HEAD_NAMES if Head(name) in config.heads],
+        "heads": [*(kept_heads(found["heads"], asked) if "heads" in found else ()), *asked],
         "faithfulness": config.faithfulness.value,
         "dropout": encoder.head_dropout,
         "trunk": encoder.trunk.value,
         "shared_layers": encoder.shared_layers,
-        "lora_rank": encoder.lora_rank,
         "granularity": config.granularity.value,
         "matches": encoder.exact_match_embedding or found.get("matches", False),
     }
@@ -152,9 +171,7 @@ def _prepare_words(
         model.add_exact_match(tokenizer.digit_ids() if split_digits else ())
 
 
-def _check_trunk(
-    info: BundleInfo, name: str, trunk: AnyTrunkKind, shared_layers: int | None
-) -> None:
+def _check_trunk(info: BundleInfo, name: str, trunk: TrunkKind, shared_layers: int | None) -> None:
     """Refuse a bundle with another trunk, unless it is shared and can be copied."""
     same = info.trunk == trunk and (trunk != "partial" or info.shared_layers == shared_layers)
     if info.trunk == "shared" or same:

@@ -27,8 +27,8 @@ from trivet.heads.support import sentence_loss, token_loss, verdict_loss, window
 from trivet.model.aggregate import Outputs, gather_tokens
 from trivet.model.architecture import HEAD_NAMES, HeadName
 from trivet.model.rag_model import RagModel, TokenLogits, gather_classes, join_support, pair_logits
-from trivet.training.divergence import stop_if_diverged
-from trivet.training.micro_batching import read_in_slices
+from trivet.training.checkpoints import stop_if_diverged
+from trivet.training.memory import read_in_slices
 from trivet.training.teacher import Teacher
 from trivet.training.validation import ValidationMeasures
 
@@ -339,13 +339,8 @@ class RagTraining(lightning.LightningModule):
     def configure_optimizers(self) -> Any:
         """Return AdamW with rates for trunk and heads, and linear warm-up and decay."""
         groups, rates = [], {"trunk": self._optim.encoder_lr, "heads": self._optim.head_lr}
-        # Like the heads, the exact-match embedding and adapters start from random numbers.
-        started = (".matches.", ".lora_")
-        new = {
-            id(p)
-            for name, p in self.model.named_parameters()
-            if any(each in name for each in started)
-        }
+        # Like the heads, the exact-match embedding starts from random numbers.
+        new = {id(p) for name, p in self.model.named_parameters() if ".matches." in name}
         new |= {id(p) for p in self.model.heads.parameters()}
         for part, rate in rates.items():
             own = [p for p in self.model.parameters() if (id(p) in new) == (part == "heads")]

@@ -1,14 +1,18 @@
-"""Estimate of the peak memory of a training step, without weights and without a GPU.
+"""Memory of training: its peak, estimated without weights or a GPU, and calls over slices.
 
-The step runs on fake tensors, which have shapes but no data, and the bytes alive are counted.
+The estimated step runs on fake tensors, which have shapes but no data, and the bytes alive are
+counted.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import logging
+import platform
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
@@ -19,14 +23,18 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch.utils.checkpoint import checkpoint
 from transformers.initialization import no_init_weights
 
 from trivet.configs.schema import Precision, TrainConfig
 from trivet.errors import ConfigError
 from trivet.model import mpnet_layers
-from trivet.model.rag_model import RagModel
+from trivet.model.rag_model import RagModel, TokenLogits
 from trivet.model.trunk import checkpoint_layers
 from trivet.training.initialization import initial_architecture
+
+logger = logging.getLogger(__name__)
+
 
 GIB = 2**30
 # Memory that torch reports for each GPU, in GiB.
@@ -227,3 +235,36 @@ def _cuda_kernels() -> Iterator[None]:
         mock.patch.object(mpnet_layers, "_sums_scores", lambda _: False),
     ):
         yield
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep freed memory, since requesting it anew for each tensor slows torch on CPUs."""
+    if platform.libc_ver()[0] != "glibc":
+        return
+    mallopt = ctypes.CDLL(None).mallopt
+    trim_threshold, mmap_threshold, most = -1, -3, 2**31 - 1  # names of glibc's malloc.h
+    if not (mallopt(mmap_threshold, most) and mallopt(trim_threshold, most)):
+        logger.warning("glibc refused the malloc thresholds; training on a CPU will be slower")
+
+
+def read_in_slices(
+    model: RagModel, inputs: Sequence[Tensor], most: int, heads: Collection[str] | None = None
+) -> TokenLogits:
+    """Run the encoder over at most ``most`` windows per call and concatenate the logits.
+
+    The backward pass computes a slice again, with the same dropout, since only its logits are kept;
+    the last slice comes first there and keeps its activations. ``heads`` are those to compute, by
+    default all. *Shape of each input:* [N, L].
+    """
+    calls = -(-len(inputs[0]) // most)
+    if calls <= 1:
+        return model.read(*inputs, heads=heads)
+    slices = list(zip(*(tensor.tensor_split(calls) for tensor in inputs), strict=True))
+    if torch.is_grad_enabled():
+        parts = [
+            checkpoint(model.read, *part, heads=heads, use_reentrant=False) for part in slices[:-1]
+        ]
+    else:
+        parts = [model.read(*part, heads=heads) for part in slices[:-1]]
+    parts.append(model.read(*slices[-1], heads=heads))
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}

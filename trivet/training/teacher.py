@@ -13,9 +13,10 @@ from trivet.bundle.weights import load_rag_model
 from trivet.data.labelled.datamodule import Batch
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import ConfigError, WindowError
-from trivet.model.rag_model import RagModel, TokenLogits
-from trivet.training.micro_batching import read_in_slices
-from trivet.training.soft_targets import soft_target_losses
+from trivet.heads.teacher_loss import class_loss, mark_loss, pair_loss
+from trivet.model.aggregate import gather_tokens
+from trivet.model.rag_model import RagModel, TokenLogits, gather_classes, pair_logits
+from trivet.training.memory import read_in_slices
 
 # A text on which tokenizers differ, beside the words of the vocabulary.
 _PROBE = "Zo\u00eb's na\u00efve 3,141.5 km\u2014 or 12\u00bd?  NO\n#2"
@@ -114,3 +115,30 @@ def load_teacher(
     except WindowError as error:
         raise ConfigError(f"distill.teacher: {name}: {error}") from error
     return Teacher(model, torch.from_numpy(ids), weight, most, fade)
+
+
+def soft_target_losses(
+    batch: Batch, logits: Mapping[str, Tensor], targets: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Return the sum over examples of each head's cross-entropy, for the heads with targets.
+
+    The targets are the probabilities of their logits before calibration.
+    """
+    windows, weight = batch.windows, batch.targets.weight
+    losses: dict[str, Tensor] = {}
+    if "support" in targets:
+        at = windows.response_at
+        ours, theirs = (gather_classes(each["support"], at) for each in (logits, targets))
+        losses["support"] = class_loss(ours, theirs, at >= 0, weight)
+    for head in (each for each in ("relevance", "utilization") if each in targets):
+        ours, theirs = (
+            gather_tokens(each[head].reshape(-1), windows.context_at) for each in (logits, targets)
+        )
+        losses[head] = mark_loss(ours, theirs, windows.context_weight, weight)
+    if "evidence" in targets:
+        pools = batch.pairs[:2]
+        ours, theirs = (pair_logits(each["evidence"], *pools) for each in (logits, targets))
+        response, context = (pool.amax(dim=-1) > 0 for pool in pools)
+        real = (response[:, :, None] & context[:, None, :]).to(weight)
+        losses["evidence"] = pair_loss(ours, theirs, real, batch.pairs.example, weight)
+    return losses

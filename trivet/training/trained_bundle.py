@@ -1,21 +1,22 @@
-"""The bundle of a finished run and the record of its training."""
+"""The bundle of a finished run: thresholds that the dev rows choose, weights, and its record."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any, cast
 
 import trivet
 from trivet.bundle.bundle import TEXTS_NAME, read_bundle, write_bundle
-from trivet.bundle.evidence_info import EvidenceInfo
 from trivet.bundle.schema import (
     LABELS,
     BundleInfo,
     DataInfo,
     EncoderInfo,
+    EvidenceInfo,
     LeftOutInfo,
     SpecialTokenIds,
     Thresholds,
@@ -23,13 +24,18 @@ from trivet.bundle.schema import (
     WindowInfo,
     outputs_of,
 )
-from trivet.configs.schema import Head, Init, TrainConfig, Trunk
+from trivet.configs.schema import Head, Init, TrainConfig
+from trivet.data.labelled.datamodule import Item, collate_items
 from trivet.data.labelled.leaks import Leaks
 from trivet.data.tokenization import SegmentTokenizer
+from trivet.data.windows import Windows
+from trivet.errors import ConfigError
+from trivet.measures.thresholds import DevScores, choose_thresholds
 from trivet.model.aggregate import output_names
-from trivet.model.architecture import TrunkKind
-from trivet.model.rag_model import RagModel
+from trivet.model.rag_model import RagModel, to_numpy
 from trivet.model.trunk import break_even
+from trivet.training.initialization import kept_heads, window_layout
+from trivet.training.lightning_module import RagTraining
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +69,6 @@ def provenance(
             "call_windows": config.optim.call_windows or config.optim.batch_windows,
             "precision": config.run.precision.value,
             **({"teacher": teacher.name} if teacher else {}),
-            **({"lora_rank": config.encoder.lora_rank} if _adapted(config) else {}),
         },
         left_out=None
         if leaks is None
@@ -103,14 +108,43 @@ def to_lines(digests: Set[str]) -> str:
 
 
 def keeps_verdicts(config: TrainConfig) -> bool:
-    """Return whether a bundle gets an evidence head while its other weights stay as they are."""
-    others = [head.value for head in config.heads if head is not Head.evidence]
-    taught = config.optim.encoder_lr or any(map(config.loss.of_head, others))
-    return config.encoder.init is Init.bundle and not taught
+    """Return whether a bundle gets further heads while its own weights stay as they are."""
+    if config.encoder.init is not Init.bundle or config.optim.encoder_lr:
+        return False
+    own = read_bundle(config.encoder.name).info.heads
+    taught = [head.value for head in config.heads if head is not Head.evidence]
+    return not any(config.loss.of_head(name) for name in taught if name in own)
 
 
-def _adapted(config: TrainConfig) -> bool:
-    return config.encoder.trunk is Trunk.lora
+def keep_own_heads(config: TrainConfig) -> TrainConfig:
+    """Return a configuration without losses of the heads that a bundle keeps beside new ones.
+
+    Raises:
+        ConfigError: The encoder below these heads would change.
+    """
+    if config.encoder.init is not Init.bundle:
+        return config
+    info = read_bundle(config.encoder.name).info
+    kept = kept_heads(info.heads, [head.value for head in config.heads])
+    if not kept:
+        return config
+    if rate := config.optim.encoder_lr:
+        raise ConfigError(
+            f"heads: {config.encoder.name} keeps its own ({', '.join(kept)}) beside the new ones, "
+            f"which optim.encoder_lr ({rate:g}) would change: set it to 0; once the new ones are "
+            "there, all heads can be trained together"
+        )
+    if config.window.size != info.window.size:
+        logger.warning(
+            "the new heads learn from windows of %d tokens, and %s reads windows of %d",
+            *(config.window.size, config.encoder.name, info.window.size),
+        )
+    off: set[str] = {*kept}
+    if "support" in off:
+        off = (off - {"support"}) | {"window", "token", "sentence", "verdict"}
+    if off & {"relevance", "utilization"}:
+        off.add("share")
+    return replace(config, loss=replace(config.loss, **cast(Any, dict.fromkeys(off, 0.0))))
 
 
 def _rearranged(old: WindowInfo, new: WindowInfo, name: str) -> WindowInfo:
@@ -137,8 +171,6 @@ def write_trained(
     evidence: EvidenceInfo | None = None,
 ) -> None:
     """Write the bundle of a finished run, with the record of its training texts."""
-    if _adapted(config):
-        model.trunk = cast(Any, model.trunk).merged()
     encoder, special, heads = model.trunk.config, tokenizer.special, list(model.heads)
     info = BundleInfo(
         package_version=trivet.__version__,
@@ -157,6 +189,7 @@ def write_trained(
             break_even=break_even(encoder) if config.window.sizes else None,
             evidence_sentences=config.window.evidence_sentences,
             sort_contexts=config.window.sort_contexts,
+            layout=window_layout(config),
         ),
         faithfulness=model.faithfulness,
         heads=tuple(cast(Any, heads)),
@@ -165,7 +198,7 @@ def write_trained(
         thresholds=thresholds,
         special_tokens=SpecialTokenIds(cls=special.cls, sep=special.sep, pad=special.pad),
         training=training,
-        trunk=cast(TrunkKind, model.trunk.kind),
+        trunk=model.trunk.kind,
         shared_layers=model.trunk.shared_layers,
         granularity=model.granularity,
         evidence=evidence,
@@ -187,3 +220,37 @@ def write_trained(
         encoder_config=model.architecture(),
         extra=None if texts is None else {TEXTS_NAME: texts.encode()},
     )
+
+
+def threshold_rows(dev: Sequence[Item], prefixes: Sequence[str]) -> list[Item]:
+    """Return the dev rows whose source begins with one of the prefixes; all rows without any.
+
+    Raises:
+        ConfigError: There is no such row.
+    """
+    wanted = tuple(prefixes) or ("",)  # every name begins with ""
+    chosen = [item for item in dev if item.labelled.source.startswith(wanted)]
+    if not chosen:
+        raise ConfigError(f"data.thresholds_from {list(prefixes)}: no dev row has such a source")
+    return chosen
+
+
+def choose_on_dev(training: RagTraining, items: Sequence[Item], pad: int) -> Thresholds | None:
+    """Return the thresholds that the rows choose; None without a support head."""
+    if "support" not in training.model.heads:
+        return None
+    chosen = Thresholds(*choose_thresholds(list(dev_scores(training, items, pad))))
+    logger.info("thresholds chosen on %d dev examples: %s", len(items), chosen)
+    return chosen
+
+
+def dev_scores(training: RagTraining, items: Sequence[Item], pad: int) -> Iterator[DevScores]:
+    """Yield the scores of each row, read alone."""
+    device = next(training.model.parameters()).device
+    for item in items:
+        batch = collate_items([item], pad)
+        windows = Windows(*(array.to(device) for array in batch.windows))
+        _, predicted = training.predict(windows, batch.is_evidence.to(device))
+        outputs = to_numpy(predicted)
+        support = outputs.sentence_support[0], outputs.support_probs[0], outputs.faithfulness[0]
+        yield DevScores.of(item.labelled, item.tokenized, *support)

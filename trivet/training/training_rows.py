@@ -24,6 +24,7 @@ from trivet.errors import ConfigError
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import break_even
 from trivet.records import LabelledExample
+from trivet.training.initialization import window_layout
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ def row_preparation(
         even,
         window.evidence_sentences,
         window.sort_contexts,
+        window_layout(config),
     )
     return partial(
         prepare, tokenizer=tokenizer, settings=settings, use_evidence=config.data.use_evidence
@@ -55,17 +57,18 @@ def prepared_rows(
     """Return items of train and dev, the record of the data, and what was left out.
 
     Raises:
-        ConfigError: A source has no rows, train and dev share a group, or no row teaches the
-            evidence head that a bundle gets.
+        ConfigError: A source has no rows, train and dev share a group, or no row teaches a head
+            that a bundle gets.
         DataError: A source cannot be read.
     """
     taught, used, leaks = load_training_rows(config)
     dev, _ = _load(config.data.dev, config.run.seed)
     _refuse_shared_groups(taught, dev)
-    _refuse_unlabelled_evidence(config, taught)
+    _refuse_unlabelled(config, taught)
     if config.data.cache is not None:
         folder = Path(config.data.cache).expanduser()
         settings: dict[str, Any] = {**lay_out.keywords, "folder": folder}
+        settings["workers"] = config.run.workers
         return (
             prepare_cached(taught, **settings),
             prepare_cached(dev, **settings),
@@ -143,15 +146,21 @@ def _refuse_shared_groups(
         )
 
 
-def _refuse_unlabelled_evidence(config: TrainConfig, taught: Sequence[LabelledExample]) -> None:
-    """Refuse to add an evidence head that no row would teach: its sources would be random."""
-    if config.encoder.init is not Init.bundle or Head.evidence not in config.heads:
+def _refuse_unlabelled(config: TrainConfig, taught: Sequence[LabelledExample]) -> None:
+    """Refuse to add a head that no row would teach: what it says would be random."""
+    if config.encoder.init is not Init.bundle or config.distill.teacher is not None:
         return
-    if config.distill.teacher is not None or any(row.labels.evidence for row in taught):
-        return
-    name = config.encoder.name
-    if Head.evidence.value not in read_bundle(name).info.heads:
-        raise ConfigError(
-            f"heads: {name} has no evidence head, and none of the {len(taught)} training rows "
-            "names the evidence of a response sentence, which would teach one; leave evidence out"
-        )
+    own = read_bundle(config.encoder.name).info.heads
+    for name, part, what in (
+        ("relevance", "relevant", "the relevant parts of its contexts"),
+        ("utilization", "utilized", "the used parts of its contexts"),
+        ("evidence", "evidence", "the evidence of a response sentence"),
+    ):
+        if Head(name) not in config.heads or name in own:
+            continue
+        found = (getattr(row.labels, part) for row in taught)
+        if not any(labels if name == "evidence" else labels is not None for labels in found):
+            raise ConfigError(
+                f"heads: {config.encoder.name} has no {name} head, and none of the {len(taught)} "
+                f"training rows names {what}, which would teach one; leave {name} out"
+            )

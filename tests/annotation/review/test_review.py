@@ -13,9 +13,8 @@ import pytest
 
 from tests.annotation.review.conftest import LABELS, disputed, lines, row_of
 from trivet.annotation.review.marks import Marks, Sheet
-from trivet.annotation.review.review import Review, order, read_rows
+from trivet.annotation.review.review import Review, measure_uncertainty, order, read_rows
 from trivet.annotation.review.reviewed_file import ReviewedFile
-from trivet.annotation.review.uncertainty import measure_uncertainty
 from trivet.batch.errors import OutputLockedError, RunChangedError
 from trivet.data.labelled.labelled_jsonl import read_jsonl
 from trivet.errors import DataError

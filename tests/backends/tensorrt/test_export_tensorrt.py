@@ -16,11 +16,11 @@ import pytest
 from typer.testing import CliRunner
 
 from trivet.__main__ import app
+from trivet.backends.loading import find_graphs, load_engine
 from trivet.backends.profiles import make_profiles
-from trivet.backends.tensorrt_cache import EngineCache
-from trivet.backends.tensorrt_loading import find_graphs, load_engine
+from trivet.backends.tensorrt_build import EngineCache
+from trivet.bundle.backend_info import EngineInfo, EngineTarget, engine_key
 from trivet.bundle.bundle import read_bundle
-from trivet.bundle.tensorrt_info import EngineInfo, EngineTarget, engine_key
 from trivet.errors import BackendError, BundleError, DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.exporting import tensorrt as engine_export
@@ -244,7 +244,7 @@ def test_no_engine_of_another_version_graph_or_shape_is_loaded(
     load_engine(bundle)
     with monkeypatch.context() as patch:
         fewer = functools.partial(make_profiles, most_windows=8)
-        patch.setattr("trivet.backends.tensorrt_loading.make_profiles", fewer)
+        patch.setattr("trivet.backends.loading.make_profiles", fewer)
         with pytest.raises(BackendError, match="no engine"):
             load_engine(bundle)
     with pytest.raises(BackendError, match="no engine"):

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from trivet.backends.example_windows import Sizes, make_windows
+from trivet.backends.loading import load_engine
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
-from trivet.backends.tensorrt_loading import load_engine
+from trivet.backends.profiles import Sizes, make_windows
+from trivet.bundle.backend_info import EnginePrecision
 from trivet.bundle.bundle import read_bundle
-from trivet.bundle.tensorrt_info import EnginePrecision
 from trivet.evaluation.evaluator import Evaluator
 from trivet.exporting.tensorrt import export_tensorrt
 from trivet.records import Evaluation, LabelledExample, RagExample

@@ -16,13 +16,11 @@ import pytest
 from tests.backends.tensorrt.fakes import FakeContext, FakeEngine
 from tests.graphs import graph_of
 from trivet.backends.cuda import Buffer
-from trivet.backends.example_windows import Sizes, make_windows
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
-from trivet.backends.profiles import make_profiles
+from trivet.backends.profiles import Sizes, make_profiles, make_windows
 from trivet.backends.tensorrt import TensorRTBackend
-from trivet.backends.tensorrt_build import build_engine, find_target
-from trivet.backends.tensorrt_cache import EngineCache
-from trivet.bundle.tensorrt_info import EngineInfo
+from trivet.backends.tensorrt_build import EngineCache, build_engine, find_target
+from trivet.bundle.backend_info import EngineInfo
 from trivet.data.windows import Windows
 from trivet.errors import BackendError
 from trivet.model.aggregate import Outputs
@@ -170,9 +168,7 @@ def test_missing_or_old_libraries_are_named(
     with pytest.raises(BackendError, match=r"cuda-bindings is not installed; .*tensorrt"):
         TensorRTBackend(*built)
     monkeypatch.setitem(sys.modules, "tensorrt", None)
-    with pytest.raises(
-        BackendError, match=r"TensorRT is not installed; .*install '\.\[tensorrt\]'"
-    ):
+    with pytest.raises(BackendError, match=r"TensorRT is not installed; .*.*tensorrt\]'"):
         TensorRTBackend(*built)
 
 

@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trivet.data.labelled.batching import WindowBatches, balance_batches, fill_batches
+from trivet.data.labelled.batching import (
+    WindowBatches,
+    balance_batches,
+    draw_rows,
+    fill_batches,
+)
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, lay_out
 from trivet.errors import ConfigError
@@ -38,6 +43,32 @@ def test_every_example_comes_once_and_no_batch_is_too_large(
         assert windows[batch].sum() <= budget or len(batch) == 1
     assert batches == fill_batches(windows, widths, budget, seed, epoch)
     assert len(batches) == len(fill_batches(windows, widths, budget, 0, 0))
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.sampled_from([0.3, 1.0, 2.5])), min_size=1),
+    st.integers(0, 3),
+)
+def test_rows_are_drawn_in_turn_and_as_often_as_asked(
+    rows: list[tuple[int, float]], seed: int
+) -> None:
+    windows, draws = np.array([one[0] for one in rows]), np.array([one[1] for one in rows])
+    epochs = [draw_rows(windows, draws, seed, epoch) for epoch in range(6)]
+    shapes = {tuple(sorted(windows[each].tolist())) for each in epochs}
+    assert len(shapes) == 1, "an epoch has as many rows of each size as any other"
+    seen = np.bincount(np.concatenate(epochs), minlength=len(rows))
+    for share in set(draws.tolist()):
+        for count in set(windows.tolist()):
+            stratum = (draws == share) & (windows == count)
+            if not stratum.any():
+                continue
+            assert np.ptp(seen[stratum]) <= 1, "no row comes again before all have come"
+            wanted = 6 * max(1, round(share * stratum.sum()))
+            assert seen[stratum].sum() == wanted
+
+
+def test_rows_without_shares_all_come_in_their_order() -> None:
+    assert draw_rows(np.array([2, 1, 3]), np.ones(3), 0, 5).tolist() == [0, 1, 2]
 
 
 def test_the_order_depends_on_seed_and_epoch() -> None:

@@ -92,6 +92,17 @@ def test_other_rows_or_settings_have_a_file_of_their_own(
     assert len(list(tmp_path.glob("*.arrow"))) == 2
 
 
+def test_processes_prepare_the_same_rows_in_the_same_order(
+    tmp_path: Path, tiny_tokenizer: SegmentTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prepared_rows, "_BLOCK", 1)
+    one, other = (
+        prepare_cached(EXAMPLES, tiny_tokenizer, SETTINGS, True, tmp_path / str(workers), workers)
+        for workers in (0, 2)
+    )
+    assert all(same(*pair) for pair in zip(one, other, strict=True))
+
+
 def test_another_tokenizer_has_a_file_of_its_own(
     cached: Callable[..., PreparedRows], tmp_path: Path, tiny_tokenizer: SegmentTokenizer
 ) -> None:

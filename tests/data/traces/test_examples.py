@@ -60,6 +60,14 @@ def test_a_reranker_decides_which_documents_the_model_read() -> None:
     assert found.places == (("reranker", 0),)
 
 
+def test_without_a_retriever_the_documents_of_the_outermost_chain_count() -> None:
+    chain = span("chain", documents=DOCUMENTS[1:])
+    root = dataclasses.replace(ROOT, documents=DOCUMENTS[:1])
+    assert trace_example([root, chain]).documents == DOCUMENTS[:1]
+    assert trace_example([ROOT, chain]).places == (("chain", 0),)
+    assert trace_example([root, SEARCH]).documents == DOCUMENTS
+
+
 def test_a_span_that_was_exported_twice_counts_once() -> None:
     newer = dataclasses.replace(ROOT, answer="Whale oil, until 1860.")
     assert trace_example([ROOT, SEARCH, newer, SEARCH]).answer == "Whale oil, until 1860."

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trivet.data.traces.spans import Document
-from trivet.data.traces.texts import answer_in, documents_in, question_in
+from trivet.data.traces.texts import answer_in, documents_among, documents_in, question_in
 
 MESSAGE = {
     "lc": 1,
@@ -87,3 +87,25 @@ def test_documents_keep_their_names_and_may_lack_texts() -> None:
     found = documents_in([{"id": "a", "text": "Oil."}, {"id": "b", "score": 0.5}, 3])
     assert found == (Document("Oil.", "a"), Document(None, "b"), Document(None))
     assert documents_in("no list") == documents_in(None) == documents_in({}) == ()
+
+
+BESIDE: dict[str, tuple[Any, Any, Any]] = {
+    "LangChain": ("Why?", {"result": "So.", "source_documents": [{"page_content": "Oil."}]}, None),
+    "LlamaIndex": ({}, json.dumps({"source_nodes": [{"node": {"text": "Oil."}}]}), None),
+    "plain": ({"question": "Why?", "context": ["Oil."]}, "So.", None),
+    "Langfuse": ({"question": "Why?"}, {"answer": "So."}, {"contexts": ["Oil."]}),
+    "MLflow": ("Why?", {"retrieved_context": [{"content": "Oil.", "doc_uri": "a"}]}, None),
+}
+
+
+@pytest.mark.parametrize("recorded", BESIDE.values(), ids=BESIDE)
+def test_documents_among_inputs_and_outputs_are_where_a_log_has_them(
+    recorded: tuple[Any, Any, Any],
+) -> None:
+    assert [document.text for document in documents_among(*recorded)] == ["Oil."]
+
+
+def test_a_conversation_is_no_document() -> None:
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
+    assert documents_among({"messages": messages}, {"answer": "So."}) == ()
+    assert documents_among({"context": "a user's own"}, None) == ()

@@ -13,7 +13,6 @@ PAGE = (DOCS / "integrations.md").read_text(encoding="utf-8")
 TOOLS = {  # title of the section and module that it needs
     "ragas": ("RAGAS", "ragas"),
     "deepeval": ("DeepEval", "deepeval"),
-    "deepeval_system_one": ("DeepEval's own metrics", "deepeval.models.system_one"),
     "langsmith": ("LangSmith", "langsmith"),
     "langchain": ("LangChain", "langchain_core"),
     "llama_index": ("LlamaIndex", "llama_index"),
@@ -21,9 +20,7 @@ TOOLS = {  # title of the section and module that it needs
     "mlflow": ("MLflow", "mlflow.genai"),
     "phoenix": ("Phoenix", "phoenix.evals"),
     "inspect_ai": ("Inspect", "inspect_ai"),
-    "any_guardrail": ("any-guardrail", "any_guardrail"),
     "trulens": ("TruLens", "trulens.core"),
-    "evaluate": ("Hugging Face evaluate", "evaluate"),
     "lettucedetect": ("LettuceDetect", "trivet"),
     "ray": ("Ray Data", "ray"),
     "spark": ("Spark", "pyspark"),

@@ -12,7 +12,6 @@ import pytest
 from tests.integrations.conftest import Rows
 from trivet.errors import ExampleError
 from trivet.integrations import deepeval, llama_index, mlflow, phoenix, ragas, trulens
-from trivet.integrations.evaluate import metric
 from trivet.integrations.langchain import runnable
 from trivet.records import Evaluation
 
@@ -144,16 +143,3 @@ def test_trulens_metrics_are_loaded_by_name(judge: Any, rows: Rows, verdicts: li
     stored = trulens.metrics()[0]
     value, _ = stored.implementation.load()(**rows[0])
     assert value == pytest.approx(stored(**rows[0])[0])
-
-
-def test_evaluate_counts_failed_rows(judge: Any, rows: Rows) -> None:
-    pytest.importorskip("evaluate")
-    rows.append({**rows[0], "contexts": [""]})
-    computed = metric(judge).compute(
-        predictions=[row["response"] for row in rows],
-        questions=[row["question"] for row in rows],
-        contexts=[row["contexts"] for row in rows],
-    )
-    assert computed["faithfulness_scores"][3] is None
-    assert computed["faithfulness"] == pytest.approx(sum(computed["faithfulness_scores"][:3]) / 3)
-    assert (computed["faithfulness_n"], computed["faithfulness_n_failed"]) == (3, 1)

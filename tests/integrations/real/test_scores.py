@@ -52,7 +52,7 @@ def run_langsmith(judge: Any, rows: Rows) -> Scores:
     from langsmith import Client
     from langsmith.schemas import Example
 
-    from trivet.integrations.langsmith import evaluator
+    from trivet.integrations.langchain import evaluator
 
     examples = [
         Example(
@@ -214,20 +214,8 @@ def run_trulens(judge: Any, rows: Rows) -> Scores:
     return {score: [scored.loc[name][f"trivet_{score}"] for name in ids] for score in SCORES}
 
 
-def run_evaluate(judge: Any, rows: Rows) -> Scores:
-    from trivet.integrations.evaluate import metric
-
-    computed = metric(judge).compute(
-        predictions=[row["response"] for row in rows],
-        questions=[row["question"] for row in rows],
-        contexts=[row["contexts"] for row in rows],
-    )
-    assert judge.calls == [3]
-    return {score: computed[f"{score}_scores"] for score in SCORES}
-
-
 # They have tests of their own.
-NO_SCORES = {"any_guardrail", "deepeval_system_one", "lettucedetect", "ray", "spark"}
+NO_SCORES = {"lettucedetect", "ray", "spark"}
 
 
 @pytest.mark.parametrize("tool", sorted(TOOLS.keys() - NO_SCORES))

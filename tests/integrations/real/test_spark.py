@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.integrations.conftest import Rows
-from trivet.integrations.spark import score
+from trivet.integrations.row_scoring import score_spark
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_spark_adds_score_columns(spark: Any, rows: Rows, expected: Callable[[st
     many = [{"number": number, **rows[number % 3]} for number in range(90)]
     many[40]["contexts"] = [""]
     frame = spark.createDataFrame(many).repartition(4)
-    scored = sorted(score(frame).collect(), key=lambda row: row["number"])
+    scored = sorted(score_spark(frame).collect(), key=lambda row: row["number"])
     assert len(scored) == 90
     assert [row["trivet_faithfulness"] for row in scored[:3]] == expected("faithfulness")
     assert scored[40]["trivet_error"].startswith("empty_contexts: ")
@@ -41,6 +41,6 @@ def test_spark_adds_score_columns(spark: Any, rows: Rows, expected: Callable[[st
 
 
 def test_spark_types_do_not_depend_on_the_values(spark: Any, rows: Rows) -> None:
-    (row,) = score(spark.createDataFrame([{**rows[0], "contexts": [""]}])).collect()
+    (row,) = score_spark(spark.createDataFrame([{**rows[0], "contexts": [""]}])).collect()
     assert row["trivet_relevance"] is None
     assert row["trivet_error"].startswith("empty_contexts: ")

@@ -11,13 +11,13 @@ import transformers
 from torch import nn
 
 from tests.conftest import TINY
-from trivet.backends.example_windows import Sizes, make_windows
+from trivet.backends.profiles import Sizes, make_windows
 from trivet.errors import WindowError
 from trivet.model.architecture import DEFAULT_HEADS, TrunkKind
 from trivet.model.inference.rag_inference import InferenceTrunk, inference_trunk
+from trivet.model.multi_trunk import make_trunk
 from trivet.model.rag_model import RagModel, as_tensors
 from trivet.model.trunk import Trunk
-from trivet.model.trunk_kinds import make_trunk
 
 LENGTH = 40
 # Encoders of two layers: run whole once, whole three times, or one layer once and one three times.

@@ -16,11 +16,11 @@ from trivet.backends.backend import Backend
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs
-from trivet.serve.http.app import build_app
 from trivet.serve.http.health import CANARY, Health
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.metrics import Metrics
 from trivet.serve.http.otlp import TraceReceiver
+from trivet.serve.http.running_server import build_app
 from trivet.serve.http.settings import ServerSettings
 from trivet.serve.http.telemetry import Telemetry
 from trivet.serve.scheduling.batcher import Batcher

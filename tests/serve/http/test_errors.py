@@ -19,7 +19,7 @@ from trivet.records import Evaluation, FailedEvaluation
 from trivet.serve.http.errors import RequestError, failure_error, request_error
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.settings import ServerSettings
-from trivet.serve.scheduling.predictions import Draining, Overloaded, Predictions
+from trivet.serve.scheduling.batched_request import Draining, Overloaded, Predictions
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_a_text_of_many_paragraphs_is_within_the_limit(serve: Serve) -> None:
 def test_wrong_requests_are_refused(server: Asked) -> None:
     right = {"inputs": "Red.", "parameters": {"context": "The ferry is red."}}
     wrong: list[tuple[Any, str, str]] = [
-        ({"inputs": "Red."}, "validation", "parameters: Field required"),
+        ({"inputs": "Red."}, "validation", "parameters: missing"),
         ({**right, "inputs": None}, "validation", "inputs: "),
         ({**right, "parameters": {}}, "validation", "parameters.context: Field required"),
         ({**right, "model": "x"}, "validation", "unknown: model"),

@@ -53,8 +53,6 @@ def test_the_verdict_comes_in_tensors(server: Asked, embedded: Evaluator, inputs
         data = [verdict[score]]
         assert outputs[score] == {"name": score, "datatype": "FP32", "shape": [1], "data": data}
     assert "server-timing" in answer.headers
-    versioned = server.post("/v2/models/trivet/versions/1/infer", {"inputs": inputs})
-    assert outputs_of(versioned) == outputs
     asked = {"inputs": inputs, "outputs": [{"name": "completeness"}, {"name": "relevance"}]}
     assert list(outputs_of(server.post(INFER, asked))) == ["completeness", "relevance"]
 
@@ -216,11 +214,9 @@ def test_the_server_and_the_model_describe_themselves(server: Asked) -> None:
     described = {"name": "trivet", "version": trivet.__version__}
     assert server.get("/v2").json() == {**described, "extensions": ["binary_tensor_data"]}
     model = server.get("/v2/models/trivet").json()
-    assert server.get("/v2/models/trivet/versions/1").json() == model
     shapes = {"question": [1], "contexts": [-1], "response": [1], "options_json": [1]}
     assert {each["name"]: each["shape"] for each in model["inputs"]} == shapes
     assert [each["name"] for each in model["outputs"]] == list(OUTPUTS)
     assert server.get("/v2/health/live").json() == {"live": True}
     assert server.get("/v2/health/ready").json() == {"ready": True}
-    for path in ("/v2/models/trivet/ready", "/v2/models/trivet/versions/1/ready"):
-        assert server.get(path).json() == {"name": "trivet", "ready": True}
+    assert server.get("/v2/models/trivet/ready").json() == {"name": "trivet", "ready": True}

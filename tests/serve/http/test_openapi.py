@@ -12,11 +12,10 @@ from starlette.routing import Route
 
 from tests.report.rows import Page
 from tests.serve.http.conftest import Asked, Serve
-from trivet.serve.http.docs_page import docs_page
 from trivet.serve.http.errors import STATUSES
 from trivet.serve.http.keys import KeyRing
-from trivet.serve.http.openapi import openapi
-from trivet.serve.http.route_list import ROUTES, RouteFacts
+from trivet.serve.http.openapi import ROUTES, RouteFacts, openapi
+from trivet.serve.http.pages import docs_page
 from trivet.serve.http.settings import ServerSettings
 
 WITH_BODIES = [route for route in ROUTES if route.body and not isinstance(route.answer, str)]

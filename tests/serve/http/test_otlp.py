@@ -28,7 +28,7 @@ from trivet.serve.http.openapi import openapi
 from trivet.serve.http.running_server import RunningServer
 from trivet.serve.http.settings import ServerSettings
 from trivet.serve.http.telemetry import Telemetry
-from trivet.serve.scheduling.predictions import Overloaded
+from trivet.serve.scheduling.batched_request import Overloaded
 
 RECORDED = Path(__file__).parents[2] / "data" / "traces" / "langchain.otlp.jsonl"
 PROTOBUF = {"content-type": "application/x-protobuf"}
@@ -107,6 +107,21 @@ def test_json_is_read_plain_and_compressed(app: Collected, coding: str) -> None:
     body = gzip.compress(raw) if coding == "gzip" else raw
     answer = app.post("/v1/traces", body, JSON | {"content-encoding": coding})
     assert (answer.status_code, answer.json()) == (200, {})
+    app.judge()
+    assert app.outcome("judged") == 1
+
+
+@pytest.mark.parametrize("name", ["langchain.jsonl", "llama-index.jsonl", "haystack.jsonl"])
+def test_a_span_may_hold_what_a_log_of_its_tool_has(app: Collected, name: str) -> None:
+    exports = RECORDED.parents[1] / "logs" / "exports"
+    recorded = json.loads((exports / name).read_text(encoding="utf-8").splitlines()[0])
+    values = {"openinference.span.kind": "CHAIN", "input.value": "How hot is it?"}
+    values["output.value"] = json.dumps(recorded)
+    attributes = [{"key": key, "value": {"stringValue": text}} for key, text in values.items()]
+    span = {"traceId": "a" * 32, "spanId": "b" * 16, "name": "rag", "attributes": attributes}
+    span |= {"startTimeUnixNano": "1", "endTimeUnixNano": "2"}
+    batch = {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
+    assert app.post("/v1/traces", json.dumps(batch).encode(), JSON).status_code == 200
     app.judge()
     assert app.outcome("judged") == 1
 

@@ -14,8 +14,8 @@ from tests.judges import GatedBackend, until
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.records import RagExample
+from trivet.serve.scheduling.batched_request import Predictions
 from trivet.serve.scheduling.batcher import Batcher
-from trivet.serve.scheduling.predictions import Predictions
 
 # Words that identify the windows of a request: single tokens of the tiny vocabulary.
 LONG, SHORT, OTHER = "garden", "oven", "lamp"

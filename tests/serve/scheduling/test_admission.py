@@ -7,7 +7,7 @@ import math
 import pytest
 
 from trivet.serve.scheduling.admission import Admission
-from trivet.serve.scheduling.predictions import Overloaded
+from trivet.serve.scheduling.batched_request import Overloaded
 
 
 @pytest.fixture

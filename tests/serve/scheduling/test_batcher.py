@@ -19,8 +19,8 @@ from tests.judges import approximately
 from tests.serve.scheduling.conftest import Tally, started
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import Evaluation, FailedEvaluation, RagExample
+from trivet.serve.scheduling.batched_request import Draining, Predictions
 from trivet.serve.scheduling.batcher import Batcher
-from trivet.serve.scheduling.predictions import Draining, Predictions
 
 MILL = RagExample(
     "When was the old mill built?",

@@ -14,7 +14,7 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.preprocessing import Preprocessor
 from trivet.model.aggregate import Outputs
 from trivet.records import Evaluation, FailedEvaluation
-from trivet.serve.scheduling.predictions import Predictions
+from trivet.serve.scheduling.batched_request import Predictions
 from trivet.serve.scheduling.window_queue import WindowQueue
 
 pytestmark = pytest.mark.anyio

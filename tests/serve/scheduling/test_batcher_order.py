@@ -14,7 +14,7 @@ from tests.serve.scheduling.conftest import LONG, OTHER, SHORT, GatedBatcher, ex
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.preprocessing import Preprocessor
 from trivet.records import Evaluation, RagExample
-from trivet.serve.scheduling.predictions import BatcherState, Draining, Expired, Overloaded
+from trivet.serve.scheduling.batched_request import BatcherState, Draining, Expired, Overloaded
 
 pytestmark = pytest.mark.anyio
 

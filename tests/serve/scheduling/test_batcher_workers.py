@@ -9,7 +9,7 @@ import pytest
 from tests.judges import FormulaBackend, GatedBackend, ManyThreads, until
 from tests.serve.scheduling.conftest import LONG, OTHER, SHORT, GatedBatcher, example, open_batcher
 from trivet.evaluation.evaluator import Evaluator
-from trivet.serve.scheduling.predictions import Predictions
+from trivet.serve.scheduling.batched_request import Predictions
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from trivet.evaluation.packing import BatchLimits
 from trivet.serve.scheduling.admission import Admission
-from trivet.serve.scheduling.predictions import Overloaded
+from trivet.serve.scheduling.batched_request import Overloaded
 from trivet.serve.scheduling.window_queue import WindowQueue
 
 POSITION_SECONDS = 1e-4

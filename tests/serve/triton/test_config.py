@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tritonclient.grpc import model_config_pb2 as schema
 
-from trivet.backends.example_windows import Sizes
-from trivet.backends.profiles import choose_profile, make_profiles, shapes
+from trivet.backends.profiles import Sizes, choose_profile, make_profiles, shapes
+from trivet.bundle.backend_info import EngineInfo, EngineTarget
 from trivet.bundle.schema import INPUTS, OUTPUTS, TensorInfo
-from trivet.bundle.tensorrt_info import EngineInfo, EngineTarget
 from trivet.serve.triton.config import (
     EncoderKind,
     judge_config,
@@ -23,8 +22,9 @@ from trivet.serve.triton.config import (
     python_config,
     replayed,
     tensorrt_config,
+    to_parameters,
+    to_text,
 )
-from trivet.serve.triton.config_text import to_parameters, to_text
 
 WINDOW = 192
 NAMES = tuple(info.name for info in INPUTS)

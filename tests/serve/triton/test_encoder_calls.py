@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from trivet.backends.backend import ShapedBackend
-from trivet.backends.example_windows import Sizes, make_windows
 from trivet.backends.loading import load_tokenizer
-from trivet.backends.profiles import choose_profile, make_profiles, sizes_of
+from trivet.backends.profiles import Sizes, choose_profile, make_profiles, make_windows, sizes_of
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.errors import BackendError
@@ -23,7 +22,7 @@ PROFILES = make_profiles(WINDOW, most_windows=4)
 @pytest.fixture
 def calls(serve: Any, repository: Any) -> Any:
     """Calls of the real encoder, as if it took only the shapes of ``PROFILES``."""
-    from trivet.serve.triton.encoder_calls import EncoderCalls
+    from trivet.serve.triton.judge_model import EncoderCalls
 
     server = serve(repository)
     encoder = server.models["encoder"]

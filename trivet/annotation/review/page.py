@@ -9,10 +9,9 @@ from typing import Any
 from jinja2 import ChoiceLoader, PackageLoader
 from markupsafe import Markup
 
-from trivet.annotation.answer import Answer, SentenceSupport
+from trivet.annotation.answer import Answer, KeyedExample, SentenceSupport
 from trivet.annotation.review.marks import Sheet
 from trivet.annotation.review.review import Review
-from trivet.annotation.sentence_keys import KeyedExample
 from trivet.records import RagExample
 from trivet.report.pages import ENVIRONMENT, content_policy
 

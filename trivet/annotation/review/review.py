@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from trivet.annotation.review.marks import Marks, Sheet
 from trivet.annotation.review.reviewed_file import ReviewedFile, file_state, key_of
@@ -15,7 +17,8 @@ from trivet.batch.errors import RunChangedError
 from trivet.data.labelled.labelled_jsonl import parse_row, read_pairs, to_row
 from trivet.data.labelled.source_report import SourceReport
 from trivet.errors import DataError
-from trivet.records import LabelledExample, Labels
+from trivet.evaluation.evaluator import Evaluator
+from trivet.records import Evaluation, FailedEvaluation, LabelledExample, Labels
 
 _LABELS = frozenset(Labels.__dataclass_fields__)
 
@@ -145,3 +148,29 @@ class Review:
             if row.agreement:
                 written["weight"] = 1.0  # a person has decided
             self._out.save(written)
+
+
+def measure_uncertainty(evaluator: Evaluator, rows: Sequence[LabelledExample]) -> Iterator[float]:
+    """Yield the doubt of a judge on each row, in [0, 1]; 1 for a row that it cannot evaluate.
+
+    Of a response, it is how near what decides on it is to the threshold: its faithfulness, or the
+    support of its weakest sentence where that is higher. Of a row without a response, it is the
+    mean doubt on the relevance of the context sentences.
+    """
+    info = evaluator.bundle.info.thresholds
+    threshold = 0.5 if info is None else info.sentence
+    for result in evaluator.evaluate_many(row.example for row in rows):
+        yield _doubt(result, threshold)
+
+
+def _doubt(result: Evaluation | FailedEvaluation, threshold: float) -> float:
+    if isinstance(result, FailedEvaluation):
+        return 1.0
+    if result.faithfulness is not None:
+        supports = [one.support for one in result.sentences if one.support is not None]
+        whole = max(result.faithfulness, min(supports, default=1.0))
+        room = 1 - threshold if whole > threshold else threshold
+        return 1 - abs(whole - threshold) / max(room, 1e-9)
+    sentences = [one for context in result.contexts for one in context.sentences]
+    known = [one.relevance for one in sentences if one.relevance is not None]
+    return float(np.mean(1 - np.abs(2 * np.array(known) - 1))) if known else 1.0

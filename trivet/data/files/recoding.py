@@ -148,7 +148,7 @@ class _Guessed(_Waiting):
 
 
 def _mostly_utf8(sample: bytes) -> bool:
-    """Tell whether of the bytes beyond ASCII more form characters of UTF-8 than not."""
+    """Tell whether of the bytes beyond ASCII at least half form characters of UTF-8."""
     found = _BEYOND_ASCII.findall(sample)
     whole = sum(len(character) > 1 for character in found)
-    return 2 * whole > len(found) or not found
+    return 2 * whole >= len(found)

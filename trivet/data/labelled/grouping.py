@@ -6,6 +6,10 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from trivet.errors import DataError
+from trivet.records import LabelledExample
+
+OWN_SPLITS = ("all", "fit", "dev")
 DEV_SHARE = 0.15
 """Share of the groups in our own dev split."""
 
@@ -63,3 +67,23 @@ def group_by_documents(
     # Each root is the smallest of the roots it absorbed: the smallest question of its group.
     divided = sum(len({root(key) for key in shared}) > 1 for shared in asked.values())
     return tuple(digest(root(key)) for key in keys), divided
+
+
+def choose_split(
+    examples: Sequence[LabelledExample], split: str, source: str
+) -> list[LabelledExample]:
+    """Return the examples of a split, as `load_source` does; ``DataError`` without such a split."""
+    chosen = [example for example in examples if _belongs(example, split)]
+    if examples and not chosen and split not in OWN_SPLITS:
+        present = sorted({example.split for example in examples if example.split is not None})
+        names = ", ".join((*OWN_SPLITS, *present))
+        raise DataError(f"{source} has no split {split!r}; it has {names}")
+    return chosen
+
+
+def _belongs(example: LabelledExample, split: str) -> bool:
+    if split == "all":
+        return True
+    if split in ("fit", "dev"):
+        return example.split != "test" and is_dev(example.group) == (split == "dev")
+    return example.split == split

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from trivet.data.files.json_lines import Fields
-from trivet.data.labelled.grouping import digest
+from trivet.data.labelled.grouping import choose_split, digest
 from trivet.data.labelled.source_report import RowError, SourceReport
-from trivet.data.labelled.sources import choose_split
 from trivet.data.logs.column_mapping import Columns
 from trivet.data.logs.context_values import plain
 from trivet.data.logs.log import STDIN, SourceRow

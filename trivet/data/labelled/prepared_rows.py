@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, astuple, fields, is_dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints, overload
 
@@ -91,8 +93,11 @@ def prepare_cached(
     settings: WindowSettings,
     use_evidence: bool,
     folder: Path,
+    workers: int = 0,
 ) -> PreparedRows:
     """Return the rows as ``prepare`` makes them, from a file in ``folder`` that is made if needed.
+
+    ``workers`` is the number of processes that prepare; 0 or 1: this one.
 
     Of several processes one makes the file and the others wait. One that is killed leaves a
     ``.half`` file, which is never read, and which the next one overwrites.
@@ -106,16 +111,44 @@ def prepare_cached(
         else:
             half = path.with_suffix(".half")
             with pa.OSFile(str(half), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
-                for first in range(0, len(examples), _BLOCK):
-                    block = examples[first : first + _BLOCK]
-                    items = prepare(block, tokenizer, settings, use_evidence)
-                    blobs = [_encode(item) for item in items]
+                make = partial(
+                    _encode_block,
+                    tokenizer=tokenizer,
+                    settings=settings,
+                    use_evidence=use_evidence,
+                )
+                for blobs in _map_blocks(make, examples, workers):
                     writer.write_batch(
                         pa.record_batch([pa.array(blobs, pa.large_binary())], _SCHEMA)
                     )
             half.replace(path)
             logger.info("%d rows prepared and written to %s", len(examples), path)
     return PreparedRows(examples, path)
+
+
+def _map_blocks(
+    make: Callable[[Sequence[LabelledExample]], list[bytes]],
+    examples: Sequence[LabelledExample],
+    workers: int,
+) -> Iterator[list[bytes]]:
+    """Yield what ``make`` returns for each block of the examples, in order."""
+    starts = range(0, len(examples), _BLOCK)
+    blocks = [examples[first : first + _BLOCK] for first in starts]
+    if workers < 2 or len(blocks) < 2:
+        yield from map(make, blocks)
+        return
+    # Spawned: a fork of a process with threads may hang.
+    with ProcessPoolExecutor(min(workers, len(blocks)), get_context("spawn")) as pool:
+        yield from pool.map(make, blocks)
+
+
+def _encode_block(
+    examples: Sequence[LabelledExample],
+    tokenizer: SegmentTokenizer,
+    settings: WindowSettings,
+    use_evidence: bool,
+) -> list[bytes]:
+    return [_encode(item) for item in prepare(examples, tokenizer, settings, use_evidence)]
 
 
 def _open(path: Path) -> pa.ChunkedArray:

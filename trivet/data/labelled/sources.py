@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from trivet.data.labelled.graded_answers import read_graded
-from trivet.data.labelled.grouping import is_dev
+from trivet.data.labelled.grouping import OWN_SPLITS, choose_split
 from trivet.data.labelled.halubench import read_halubench
 from trivet.data.labelled.labelled_jsonl import read_jsonl
 from trivet.data.labelled.ragbench import read_ragbench
@@ -33,7 +33,6 @@ _READERS: dict[str, Callable[[str], tuple[list[LabelledExample], SourceReport]]]
     "eli5": partial(read_graded, "eli5"),
     "jsonl": lambda file: read_jsonl(Path(file)),
 }
-OWN_SPLITS = ("all", "fit", "dev")
 
 
 def check_source(spec: str) -> None:
@@ -44,7 +43,8 @@ def check_source(spec: str) -> None:
     Raises:
         DataError: The kind is unknown, or there is no such file, nor such a folder or name.
     """
-    kind, where = _parts(spec)
+    whole, _, own = spec.rpartition("@")
+    kind, where = _parts(whole if own in OWN_SPLITS else spec)
     if kind != "jsonl":
         check_published(where, [kind])
     elif not Path(where).is_file():
@@ -71,7 +71,7 @@ def load_source(
     Args:
         spec: ``ragbench:DIR_OR_NAME``, likewise ``ragtruth``, ``halubench``, ``finqa`` and
             ``eli5``, or ``jsonl:FILE``, whose kind may be left out if FILE has ``.jsonl`` in its
-            name.
+            name. ``@all``, ``@fit`` or ``@dev`` at its end replaces ``split``.
         split: ``all`` rows; or ``fit`` or ``dev``, our own split by group
             (:func:`~trivet.data.labelled.grouping.is_dev`) without the publisher's ``test``; or
             the publisher's name of a split, such as ``train`` or ``validation``.
@@ -82,6 +82,9 @@ def load_source(
             used; it has no such split, or no labels in it; or a split is requested and the file
             puts one group into two splits.
     """
+    whole, _, own = spec.rpartition("@")
+    if own in OWN_SPLITS:
+        spec, split = whole, own
     kind, where = _parts(spec)
     examples, report = _READERS[kind](where)
     if report.rows and not examples:
@@ -99,18 +102,6 @@ def load_source(
     report.kept = len(chosen)
     report.log()
     return chosen, report
-
-
-def choose_split(
-    examples: Sequence[LabelledExample], split: str, source: str
-) -> list[LabelledExample]:
-    """Return the examples of a split, as `load_source` does; ``DataError`` without such a split."""
-    chosen = [example for example in examples if _belongs(example, split)]
-    if examples and not chosen and split not in OWN_SPLITS:
-        present = sorted({example.split for example in examples if example.split is not None})
-        names = ", ".join((*OWN_SPLITS, *present))
-        raise DataError(f"{source} has no split {split!r}; it has {names}")
-    return chosen
 
 
 def _check_groups(
@@ -149,11 +140,3 @@ def choose_rows(
         return chosen
     drawn = np.random.default_rng(seed).permutation(len(chosen))[:limit]
     return [chosen[index] for index in sorted(drawn)]
-
-
-def _belongs(example: LabelledExample, split: str) -> bool:
-    if split == "all":
-        return True
-    if split in ("fit", "dev"):
-        return example.split != "test" and is_dev(example.group) == (split == "dev")
-    return example.split == split

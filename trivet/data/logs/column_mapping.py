@@ -45,7 +45,7 @@ FIELD_NAMES: Mapping[str, tuple[str, ...]] = {
 """Our field names and those of other tools; case is ignored."""
 
 # Names that also have other meanings: they count only in rows without a plainer name.
-_VAGUE = frozenset({"docs", "chunks", "sources"})
+VAGUE = frozenset({"docs", "chunks", "sources"})
 REQUIRED = ("question", "contexts", "response")
 
 Unicode = Literal["error", "replace"]
@@ -170,7 +170,7 @@ class Columns:
             place = row.place if self._id_by_place else None
             name = _id(_only(self._values(by_name, "id"), "id"), place)
             values = {ours: self._values(by_name, ours) for ours in self._names}
-            unused = _VAGUE - values["contexts"].keys()
+            unused = VAGUE - values["contexts"].keys()
             metadata = read_metadata(row.fields, self._metadata, self._ours - unused)
             turns = self._conversation(by_name, name)
             lacking = [ours for ours in REQUIRED if not values[ours]]
@@ -248,7 +248,7 @@ class Columns:
         if self.shape:
             last = list(found.items())[-1:]
             return {name: [None if v in ("", []) else v for v in values] for name, values in last}
-        plainer = {name: values for name, values in found.items() if name not in _VAGUE}
+        plainer = {name: values for name, values in found.items() if name not in VAGUE}
         return plainer or found
 
     def _lacks(self, lacking: Sequence[str], columns: Iterable[str]) -> str:
@@ -299,9 +299,9 @@ def _id(value: Any, place: str | None) -> str | None:
 
 
 def _text(value: Any, ours: str) -> str:
-    value = joined_parts(value)
     if value is None:
         return ""
+    value = value if isinstance(value, str) else joined_parts(value)
     if not isinstance(value, str):
         raise ExampleError(f"{ours} is {kind_of(value)}, not a string", code="bad_field")
     return value

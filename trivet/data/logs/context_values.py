@@ -156,7 +156,7 @@ def joined_parts(value: Any) -> Any:
         item["text"]
         for item in value
         if isinstance(item, Mapping)
-        and item.get("type", "text") in TEXT_PARTS
+        and item.get("type") in TEXT_PARTS
         and isinstance(item.get("text"), str)
     ]
     return "\n".join(texts) if len(texts) == len(value) else value
@@ -171,7 +171,8 @@ def passage(item: Any, *, nested: bool = False) -> tuple[str | None, ContextName
         item: Passage.
         nested: Whether the object is that of a tool, with the names of its own.
     """
-    item = joined_parts(item)
+    if isinstance(item, list | tuple):
+        item = joined_parts(item)
     if isinstance(item, str):
         return item, _NO_NAME
     if not isinstance(item, Mapping):

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from trivet.data.files.json_lines import Fields
-from trivet.data.logs.column_mapping import Columns, LogRow
+from trivet.data.logs.column_mapping import REQUIRED, VAGUE, Columns, LogRow
 from trivet.data.logs.context_values import kind_of
 from trivet.data.logs.log import SourceRow
 from trivet.data.logs.paths import first_name, follow
-from trivet.data.logs.shapes import COLUMNS, CONTAINERS, SHAPES
+from trivet.data.logs.shapes import COLUMNS, CONTAINERS, SHAPES, Shape
 from trivet.errors import DataError, ExampleError
 from trivet.records import FailedEvaluation, RagExample
 
@@ -25,7 +25,7 @@ _COLUMN_CODES = frozenset({"missing_field", "ambiguous_field"})
 
 @dataclass(frozen=True)
 class Reading:
-    """Columns that the records of a file are read by.
+    """The way to read the records of a file.
 
     Attributes:
         columns: Mapping of the columns of a row.
@@ -93,9 +93,9 @@ def _recognised(rows: Iterable[SourceRow], columns: Columns, at_once: bool) -> I
         try:
             for record in itertools.islice(records, _FIRST_ROWS):
                 first.append(record)
-                if columns.shape is None and _reads(columns.read(record)):
-                    reading = Reading(columns)
-                elif columns.shape is not None:
+                if columns.shape is None:
+                    reading = Reading(columns) if is_plain(record, columns) else None
+                else:
                     reading = choose([record], columns)
                 if reading is not None or (at_once and not isinstance(record.fields, ExampleError)):
                     break
@@ -108,14 +108,32 @@ def _recognised(rows: Iterable[SourceRow], columns: Columns, at_once: bool) -> I
                 said = line
         reading = reading or _nearest(first, columns)
         for record in itertools.chain(first, records if broken is None else ()):
+            if not reading.inside and not added:
+                yield reading.columns.read(record)
+                continue
             found = reading.read(record)
-            yield from (
-                replace(row, number=record.number + added + offset)
-                for offset, row in enumerate(found)
-            )
+            for offset, row in enumerate(found):
+                yield replace(row, number=record.number + added + offset)
             added += len(found) - 1
         if broken is not None:
             raise broken
+
+
+def is_plain(record: SourceRow, columns: Columns) -> bool:
+    """Tell whether a record is readable by plain names.
+
+    Contexts under a name that also has other meanings (``sources``) do not count where a shape has
+    them too.
+    """
+    if not _reads(columns.read(record)):
+        return False
+    return _is_named(record, columns) or choose([record], columns) is None
+
+
+def _is_named(record: SourceRow, columns: Columns) -> bool:
+    """Tell whether a record has all fields by plain names, whatever their values."""
+    used = columns.used(record)
+    return len(used) == len(REQUIRED) and used["contexts"] not in VAGUE
 
 
 def choose(records: Sequence[SourceRow], columns: Columns) -> Reading | None:
@@ -124,12 +142,15 @@ def choose(records: Sequence[SourceRow], columns: Columns) -> Reading | None:
     Raises:
         DataError: Two shapes give as many examples, and different ones.
     """
-    shapes = SHAPES.values() if columns.shape is None else [columns.shape]
+    shapes, unnamed = _shapes(columns), records
+    if columns.shape is None:  # else all records are in the shape that was named
+        unnamed = [record for record in records if not _is_named(record, columns)]
     found: list[tuple[tuple[int, int], Reading, list[RagExample]]] = []
     for shape in shapes:
-        for inside in dict.fromkeys((shape.rows, "", *CONTAINERS)):
+        direct = [shape.rows, ""] if shape.fields else [shape.rows]
+        for inside in dict.fromkeys((*direct, *CONTAINERS)):
             reading = Reading(columns.in_shape(shape), inside)
-            examples = _examples(records, reading)
+            examples = _examples(unnamed if shape.fields else records, reading)
             if examples:
                 whole = sum(bool(each.contexts and each.response) for each in examples)
                 found.append(((whole, len(examples)), reading, examples))
@@ -144,11 +165,15 @@ def choose(records: Sequence[SourceRow], columns: Columns) -> Reading | None:
     return best
 
 
+def _shapes(columns: Columns) -> Iterable[Shape]:
+    return SHAPES.values() if columns.shape is None else [columns.shape]
+
+
 def _examples(records: Sequence[SourceRow], reading: Reading) -> list[RagExample]:
     """Return the examples in the first rows of records."""
-    if reading.inside:
-        records = [row for row in records if reading.rows(row) != [row]]
-    rows = (row for record in records for row in reading.rows(record))
+    inside = (reading.rows(record) for record in records)
+    found = [rows for rows, record in zip(inside, records, strict=True) if rows != [record]]
+    rows = itertools.chain.from_iterable(found) if reading.inside else records
     read = (reading.columns.read(row).example for row in itertools.islice(rows, _FIRST_ROWS))
     return [example for example in read if isinstance(example, RagExample)]
 
@@ -156,9 +181,8 @@ def _examples(records: Sequence[SourceRow], reading: Reading) -> list[RagExample
 def _nearest(records: Sequence[SourceRow], columns: Columns) -> Reading:
     """Return the one shape of which the records have more fields than of any other."""
     plain = max((len(columns.used(record)) for record in records), default=0)
-    shapes = SHAPES.values() if columns.shape is None else [columns.shape]
     found: list[tuple[int, Reading]] = []
-    for shape in shapes:
+    for shape in _shapes(columns):
         reading = Reading(columns.in_shape(shape), shape.rows)
         rows = (row for record in records for row in reading.rows(record))
         used = (reading.columns.used(row) for row in itertools.islice(rows, _FIRST_ROWS))
@@ -202,8 +226,8 @@ def rows_inside(
 ) -> list[tuple[str, Fields | ExampleError]] | None:
     """Return the rows at a path inside of a record, each with its place there.
 
-    Members of the objects around a row, except for their ids, are members of the row as well.
-    ``None`` if the record has no such rows.
+    Members of the objects around a row, except for their ids, are members of the row as well, but
+    not those of `CONTAINERS`. ``None`` if the record has no such rows.
     """
     if path == COLUMNS:
         return _transposed(record)
@@ -219,7 +243,8 @@ def rows_inside(
                 error = ExampleError(f"has no list {step}", code="missing_field")
                 inner.append((place, outer if isinstance(outer, ExampleError) else error))
                 continue
-            around = {k: v for k, v in outer.items() if k not in ("id", first_name(step))}
+            ignored = outer if path in CONTAINERS else ("id", first_name(step))
+            around = {name: value for name, value in outer.items() if name not in ignored}
             inner += [
                 (f"{place}{'.' if place else ''}{step}[{number}]", _inner(around, item))
                 for number, item in enumerate(listed)

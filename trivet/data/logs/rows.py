@@ -8,7 +8,7 @@ from typing import Any
 
 from trivet.data.logs.column_mapping import Columns
 from trivet.data.logs.log import SourceRow
-from trivet.data.logs.recognition import Reading, choose, describe
+from trivet.data.logs.recognition import Reading, choose, describe, is_plain
 from trivet.errors import DataError
 from trivet.records import FailedEvaluation, RagExample
 
@@ -59,9 +59,9 @@ class RowReader:
 
     def _recognised(self, row: SourceRow) -> Reading | None:
         """Return how a row can be read: by plain names, else in one shape."""
-        if isinstance(self.columns.read(row).example, RagExample):
-            return Reading(self.columns)
         try:
+            if is_plain(row, self.columns):
+                return Reading(self.columns)
             reading = choose([row], self.columns)
         except DataError as error:
             logger.warning("%s", error)

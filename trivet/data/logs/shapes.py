@@ -55,10 +55,8 @@ SHAPES: Mapping[str, Shape] = {
                 "contexts": ("source_documents",),
                 "response": ("result", "answer", "output_text"),
                 "context_ids": (
-                    *(
-                        "source_documents[].metadata.source",
-                        "source_documents[].kwargs.metadata.source",
-                    ),
+                    "source_documents[].metadata.source",
+                    "source_documents[].kwargs.metadata.source",
                 ),
             },
         ),
@@ -84,9 +82,9 @@ SHAPES: Mapping[str, Shape] = {
                     *("answers[0].init_parameters.documents", "retriever.documents"),
                 ),
                 "response": (
-                    *("replies[0].content", "replies[0]", "llm.replies[0].content"),
-                    *("llm.replies[0]", "answers[0].data", "answer_builder.answers[0].data"),
-                    "answers[0].init_parameters.data",
+                    *("replies[0].content[0].text", "replies[0].content", "replies[0]"),
+                    *("llm.replies[0].content[0].text", "llm.replies[0]", "answers[0].data"),
+                    *("answer_builder.answers[0].data", "answers[0].init_parameters.data"),
                 ),
             },
         ),
@@ -167,7 +165,7 @@ SHAPES: Mapping[str, Shape] = {
             "bedrock",
             "Amazon Bedrock's RAG evaluation",
             {
-                "question": ("prompt.content",),
+                "question": ("prompt.content[0].text",),
                 "contexts": ("output.retrievedPassages.retrievalResults[].content",),
                 "response": ("output.text",),
                 "context_ids": ("output.retrievedPassages.retrievalResults[].name",),

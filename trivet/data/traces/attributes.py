@@ -14,7 +14,7 @@ from typing import Any
 
 from trivet.data.logs.paths import parse_nested
 from trivet.data.traces.spans import KINDS, Document, Kind, TraceSpan, name_or_none
-from trivet.data.traces.texts import answer_in, documents_in, question_in
+from trivet.data.traces.texts import answer_in, documents_among, documents_in, question_in
 
 _DOCUMENT = re.compile(
     r"(?:retrieval\.|reranker\.output_)documents\.([0-9]+)\.document\.(content|id)"
@@ -57,7 +57,9 @@ def _openinference(flat: Mapping[str, Any], kind: Kind) -> _Texts:
     if kind in ("retriever", "reranker"):
         query = flat.get("reranker.query", flat.get("input.value"))
         return question_in(query), None, listed
-    return question_in(flat.get("input.value")), answer_in(flat.get("output.value")), ()
+    given, returned = flat.get("input.value"), flat.get("output.value")
+    documents_found = documents_among(given, returned) if kind == "chain" else ()
+    return question_in(given), answer_in(returned), documents_found
 
 
 def _gen_ai(flat: Mapping[str, Any], kind: Kind) -> _Texts:

@@ -89,7 +89,7 @@ class _Place(NamedTuple):
 
     depth: int
     above: frozenset[str]  # retriever and reranker if it is inside of one
-    covered: frozenset[str]  # those of them that returned documents
+    covered: frozenset[str]  # kinds of the spans around it that have documents
 
 
 def _tree_places(by_id: Mapping[str, TraceSpan]) -> dict[str, _Place]:
@@ -108,7 +108,7 @@ def _tree_places(by_id: Mapping[str, TraceSpan]) -> dict[str, _Place]:
             else:
                 span, place = by_id[parent], found[parent]
                 kind = {span.kind} & {"retriever", "reranker"}
-                covered = place.covered | (kind if span.documents else set())
+                covered = place.covered | ({span.kind} if span.documents else set())
                 found[below] = _Place(place.depth + 1, place.above | kind, covered)
             parent = below
     return found
@@ -117,8 +117,8 @@ def _tree_places(by_id: Mapping[str, TraceSpan]) -> dict[str, _Place]:
 def _documents(
     spans: Sequence[TraceSpan], places: Mapping[str, _Place]
 ) -> tuple[tuple[Document, ...], tuple[tuple[str, int], ...]]:
-    """Return the documents of the outermost rerankers, else of the outermost retrievers."""
-    for kind in ("reranker", "retriever"):
+    """Return the documents of the outermost rerankers, else retrievers, else chains."""
+    for kind in ("reranker", "retriever", "chain"):
         found = [
             span
             for span in spans

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trivet.data.traces.spans import KINDS, TraceSpan, name_or_none, seconds
-from trivet.data.traces.texts import answer_in, documents_in, question_in
+from trivet.data.traces.texts import answer_in, documents_among, documents_in, question_in
 
 
 def read_langfuse(record: Mapping[str, Any]) -> Iterator[TraceSpan]:
@@ -41,5 +41,9 @@ def _observation(row: Mapping[str, Any]) -> TraceSpan:
         ended=bool(row.get("endTime") or row.get("end_time")) or row["type"] == "EVENT",
         question=question_in(given) if is_search or is_model else None,
         answer=answer_in(returned) if is_model else None,
-        documents=documents_in(returned) if is_search else (),
+        documents=documents_in(returned)
+        if is_search
+        else documents_among(given, returned, row.get("metadata"))
+        if kind == "chain"
+        else (),
     )

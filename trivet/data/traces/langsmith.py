@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trivet.data.traces.spans import KINDS, TraceSpan, name_or_none, seconds
-from trivet.data.traces.texts import answer_in, documents_in, question_in
+from trivet.data.traces.texts import answer_in, documents_among, documents_in, question_in
 
 
 def read_langsmith(record: Mapping[str, Any]) -> Iterator[TraceSpan]:
@@ -28,7 +28,11 @@ def read_langsmith(record: Mapping[str, Any]) -> Iterator[TraceSpan]:
         ended=record.get("end_time") not in (None, ""),
         question=question_in(given) if is_search or is_model else None,
         answer=answer_in(returned) if is_model else None,
-        documents=documents_in(returned) if is_search else (),
+        documents=documents_in(returned)
+        if is_search
+        else documents_among(given, returned)
+        if kind == "chain"
+        else (),
     )
     for child in record.get("child_runs") or ():
         yield from read_langsmith(child)

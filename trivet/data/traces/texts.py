@@ -9,20 +9,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trivet.data.logs.context_values import CONTEXT_ID_NAMES, CONTEXT_TEXT_NAMES
-from trivet.data.logs.paths import parse_nested
-from trivet.data.traces.spans import Document, name_or_none
+from trivet.data.logs.context_values import passage
+from trivet.data.logs.paths import follow, parse_nested
+from trivet.data.logs.shapes import SHAPES
+from trivet.data.traces.spans import Document
+from trivet.errors import ExampleError
 
 _QUESTION = ("question", "query", "input", "user_input", "query_str", "messages", "prompt")
 _ANSWER = (
     *("answer", "response", "output", "result", "text", "generation", "completion"),
-    *("output_text", "generations", "messages", "message", "choices"),
+    *("output_text", "replies", "generations", "messages", "message", "choices"),
 )
 _DOCUMENTS = (
     *("documents", "docs", "source_documents", "chunks", "nodes", "results", "matches"),
     *("context", "contexts", "output"),
 )
-_TEXTS = (*CONTEXT_TEXT_NAMES, "pageContent")
+# A chat's system message is no document.
+_PLACES = (
+    *("contexts", "retrieved_contexts", "documents", "context"),
+    *(path for s in SHAPES.values() for path in s.fields.get("contexts", ()) if "=" not in path),
+)
 _INSIDE = ("kwargs", "data", "document", "node")  # members that hold the object itself
 _USER = frozenset({"user", "human", "humanmessage"})
 _ASSISTANT = frozenset({"assistant", "ai", "model", "aimessage", "aimessagechunk"})
@@ -47,22 +53,28 @@ def documents_in(value: Any) -> tuple[Document, ...]:
             value = parse_nested(value[name])
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()
-    return tuple(document(item) for item in value)
+    found = (passage(item, nested=True) for item in value)
+    return tuple(Document(text, name.id or name.title) for text, name in found)
 
 
-def document(item: Any) -> Document:
-    """Return one document: a text, or an object with a text and perhaps a name."""
-    if isinstance(item, str):
-        return Document(item)
-    for name in _INSIDE:
-        if isinstance(item, Mapping) and isinstance(item.get(name), Mapping):
-            item = item[name]
-    if not isinstance(item, Mapping):
-        return Document(None)
-    texts = (item.get(name) for name in _TEXTS)
-    names = (name_or_none(item.get(name)) for name in (*CONTEXT_ID_NAMES, "title"))
-    text = next((text for text in texts if isinstance(text, str)), None)
-    return Document(text, next((name for name in names if name is not None), None))
+def documents_among(given: Any, returned: Any, metadata: Any = None) -> tuple[Document, ...]:
+    """Return the documents that an application recorded among its own input and output.
+
+    They are where a log of the same application would have them (`trivet.data.logs.shapes`).
+    """
+    given, returned, metadata = map(parse_nested, (given, returned, metadata))
+    record = {"input": given, "output": returned, "inputs": given, "outputs": returned}
+    record["metadata"] = metadata
+    for value in (given, returned):
+        record |= value if isinstance(value, Mapping) else {}
+    for path in _PLACES:
+        try:
+            value = parse_nested(follow(record, path))
+        except ExampleError:
+            continue
+        if isinstance(value, list | tuple) and value:
+            return documents_in(value)
+    return ()
 
 
 def _find(value: Any, names: Sequence[str], roles: frozenset[str], deepest: int) -> str | None:

@@ -78,7 +78,7 @@ class TraceLog(Log):
             names = ", ".join(list(record)[:_SHOWN_NAMES]) or "nothing"
             raise ExampleError(
                 f"holds no span of the format {self.tool} (found {names}); choose another "
-                f"--format of {', '.join(READERS)}, or jsonl for a log of answers",
+                f"--format of {', '.join(READERS)}, or none for a log of answers",
                 code="missing_field",
             ) from error
 

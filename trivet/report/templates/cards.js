@@ -55,9 +55,11 @@
   function mark(event, on) {
     const sentence = event.target.closest(".tv-sentence");
     for (const link of sentence ? sentence.querySelectorAll("a") : []) {
-      const source = document.getElementById(link.hash.slice(1));
-      source.classList.toggle("tv-lit", on || sentence.matches(":focus-within"));
-      if (event.type === "focusin") source.closest("details").open = true;
+      for (const place of link.dataset.places.split(" ")) {
+        const source = document.getElementById(place);
+        source.classList.toggle("tv-lit", on || sentence.matches(":focus-within"));
+        if (event.type === "focusin") source.closest("details").open = true;
+      }
     }
   }
   for (const [name, on] of [["mouseover", true], ["mouseout", false], ["focusin", true], ["focusout", false]])

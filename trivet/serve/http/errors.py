@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from trivet.errors import BackendError
 from trivet.records import FailedEvaluation, to_json_text
-from trivet.serve.scheduling.predictions import Draining, Expired, Overloaded
+from trivet.serve.scheduling.batched_request import Draining, Expired, Overloaded
 
 STATUSES: Mapping[str, int] = {
     "invalid_json": 400,

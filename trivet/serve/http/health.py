@@ -20,8 +20,8 @@ from starlette.routing import Route
 from trivet.records import FailedEvaluation, RagExample, to_json_text
 from trivet.serve.http.errors import RequestError
 from trivet.serve.http.metrics import Metrics
+from trivet.serve.scheduling.batched_request import Draining, Expired, Overloaded, Watch
 from trivet.serve.scheduling.batcher import Batcher
-from trivet.serve.scheduling.predictions import Draining, Expired, Overloaded, Watch
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import choose_encoder
 
 from trivet.records import Evaluation, FailedEvaluation
-from trivet.serve.scheduling.predictions import BatcherState, Predictions
+from trivet.serve.scheduling.batched_request import BatcherState, Predictions
 from trivet.verdict_json import SCORES
 
 STAGES = ("tokenize", "queue", "infer", "finish")

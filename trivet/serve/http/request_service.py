@@ -17,8 +17,8 @@ from trivet.serve.http.errors import RequestError, failure_error
 from trivet.serve.http.metrics import STAGES, Metrics
 from trivet.serve.http.request_models import RequestOptions
 from trivet.serve.http.settings import ServerSettings
+from trivet.serve.scheduling.batched_request import Expired, Predictions, StageSeconds
 from trivet.serve.scheduling.batcher import Batcher
-from trivet.serve.scheduling.predictions import Expired, Predictions, StageSeconds
 
 T = TypeVar("T")
 

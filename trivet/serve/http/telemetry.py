@@ -40,7 +40,7 @@ import trivet
 from trivet.records import Evaluation
 from trivet.serve.http.metrics import STAGES
 from trivet.serve.http.settings import OTLP_PATH
-from trivet.serve.scheduling.predictions import Predictions
+from trivet.serve.scheduling.batched_request import Predictions
 from trivet.verdict_json import SCORES, quote_unsupported
 
 EVENT = "gen_ai.evaluation.result"

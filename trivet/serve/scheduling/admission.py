@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from trivet.serve.scheduling.predictions import Overloaded, OverloadReason
+from trivet.serve.scheduling.batched_request import Overloaded, OverloadReason
 
 _CHARACTERS_PER_TOKEN = 4  # a first guess, before windows were laid out
 _REMEMBERED_WINDOWS = 10_000

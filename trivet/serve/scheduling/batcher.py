@@ -22,8 +22,8 @@ from trivet.evaluation.packing import BackendCall
 from trivet.evaluation.preprocessing import PreprocessedExample, count_characters
 from trivet.records import RagExample
 from trivet.serve.scheduling.admission import Admission
-from trivet.serve.scheduling.batched_request import BatchedRequest
-from trivet.serve.scheduling.predictions import (
+from trivet.serve.scheduling.batched_request import (
+    BatchedRequest,
     BatcherState,
     Draining,
     Expired,

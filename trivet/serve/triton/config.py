@@ -14,20 +14,81 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from trivet.backends.backend import POSITIONS
-from trivet.backends.example_windows import Sizes
-from trivet.backends.profiles import FEW_WINDOWS, STEP, choose_profile, graph_sizes, shapes
+from trivet.backends.profiles import FEW_WINDOWS, STEP, Sizes, choose_profile, graph_sizes, shapes
 from trivet.backends.tensorrt import CONTEXTS
+from trivet.bundle.backend_info import EngineInfo, ShapeRange
 from trivet.bundle.manifest import MANIFEST_NAME
 from trivet.bundle.schema import INPUTS, TensorInfo, outputs_of
-from trivet.bundle.tensorrt_info import EngineInfo, ShapeRange
 from trivet.errors import BundleError
 from trivet.model.architecture import DEFAULT_HEADS
-from trivet.serve.triton.config_text import Message, Word, to_map, to_parameters
+
+_WIDTH = 96  # characters
+
+
+class Word(str):
+    """A value of an enumeration such as ``KIND_CPU``, written without quotes."""
+
+    __slots__ = ()
+
+
+Scalar: TypeAlias = str | int | bool
+Value: TypeAlias = "Scalar | Message | Sequence[Scalar] | Sequence[Message]"
+Message: TypeAlias = Mapping[str, Value]
+
+
+def to_text(message: Message) -> str:
+    """Return a message as text; a list is a repeated field, and a map is made by ``to_map``."""
+    return "".join(f"{line}\n" for line in _lines(message))
+
+
+def to_map(values: Mapping[str, Value]) -> list[Message]:
+    """Return a map in the form of the text format."""
+    return [{"key": key, "value": value} for key, value in values.items()]
+
+
+def to_parameters(values: Mapping[str, str]) -> list[Message]:
+    """Return the ``parameters`` of a model, which are strings by name."""
+    return to_map({key: {"string_value": value} for key, value in values.items()})
+
+
+def _lines(message: Message) -> Iterator[str]:
+    for name, value in message.items():
+        if isinstance(value, Mapping):
+            yield from _block(name, value)
+        elif isinstance(value, str | int):
+            yield f"{name}: {_scalar(value)}"
+        else:
+            scalars = [_scalar(each) for each in value if not isinstance(each, Mapping)]
+            if scalars:
+                yield f"{name}: [ {', '.join(scalars)} ]"
+            for each in value:
+                if isinstance(each, Mapping):
+                    yield from _block(name, each)
+
+
+def _block(name: str, message: Message) -> Iterator[str]:
+    lines = list(_lines(message))
+    whole = f"{name} {{ {' '.join(lines)} }}"
+    if len(whole) <= _WIDTH:
+        yield whole
+        return
+    yield f"{name} {{"
+    yield from (f"  {line}" for line in lines)
+    yield "}"
+
+
+def _scalar(value: Scalar) -> str:
+    if isinstance(value, Word):
+        return str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value)  # strings and numbers as in JSON
+
 
 EncoderKind = Literal["tensorrt", "onnxruntime", "python-onnx"]
 

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import triton_python_backend_utils as pb_utils
 
-from trivet.backends.graph_choice import Precision
-from trivet.backends.onnx_loading import load_onnx
+from trivet.backends.backend import Precision
+from trivet.backends.loading import load_onnx
 from trivet.bundle.bundle import read_bundle
 from trivet.data.windows import Windows
 from trivet.errors import BackendError

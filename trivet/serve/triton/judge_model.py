@@ -2,33 +2,180 @@
 
 Runs in Triton's Python backend with the installed package; the repository's ``model.py`` only names
 the class. The steps are those of ``trivet.Evaluator``; only the waiting for the encoder differs.
+For TensorRT, windows are padded here to a shape of an engine profile, as ``backends.tensorrt`` does
+without Triton.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Annotated, Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from trivet.bundle.bundle import INFO_NAME, SELF_TEST_NAME
-from trivet.bundle.schema import parse_info
+from trivet.backends.backend import POSITIONS
+from trivet.backends.profiles import (
+    STEP,
+    Sizes,
+    choose_profile,
+    cut,
+    graph_sizes,
+    most_positions,
+    pad,
+    padded_length,
+    sizes_of,
+    windows_limit,
+)
+from trivet.bundle.backend_info import ShapeRange
+from trivet.bundle.bundle import INFO_NAME, SELF_TEST_NAME, parse_info
 from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
-from trivet.errors import BackendError, BundleError, ExampleError, WindowError
+from trivet.errors import BackendError, BundleError, ExampleError, WindowError, fault_words
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.packing import BackendCall, WindowAccumulator, pack_calls
 from trivet.evaluation.postprocessing import to_evaluation
 from trivet.evaluation.preprocessing import PreprocessedExample
-from trivet.records import Evaluation
+from trivet.model.aggregate import Outputs, output_names, outputs_from
+from trivet.model.architecture import DEFAULT_HEADS
+from trivet.records import Evaluation, RagExample
 from trivet.serve.triton.config import SCORES, find_bundle, read_parameters
-from trivet.serve.triton.encoder_calls import EncoderCalls, EncoderUnavailable
-from trivet.serve.triton.request_texts import read_request
 
 logger = logging.getLogger(__name__)
+
+
+class EncoderUnavailable(BackendError):
+    """The encoder is not loaded, or not yet."""
+
+
+class EncoderCalls:
+    """A model of the same server as a ``ShapedBackend``."""
+
+    def __init__(
+        self,
+        model: str,
+        inputs: Sequence[str],
+        profiles: tuple[ShapeRange, ...],
+        heads: Collection[str] = DEFAULT_HEADS,
+    ) -> None:
+        """Keep the settings: fields of ``Windows``, accepted shapes (empty: any), and heads."""
+        self.name = f"triton {model}"
+        self.positions, self.step, self.most_windows = POSITIONS, 1, POSITIONS
+        if profiles:
+            self.positions, self.step = most_positions(profiles), STEP
+            self.most_windows = windows_limit(profiles)
+        self._model, self._inputs, self._profiles = model, tuple(inputs), profiles
+        self._outputs = output_names(heads)
+
+    def run(self, windows: Windows) -> Outputs:
+        """Call and wait; see ``Backend.run``."""
+        sizes = sizes_of(windows)
+        return self._read(self._request(windows, sizes).exec(), sizes)
+
+    async def ask(self, windows: Windows) -> Outputs:
+        """Call without blocking the event loop; otherwise as ``run``."""
+        sizes = sizes_of(windows)
+        return self._read(await self._request(windows, sizes).async_exec(), sizes)
+
+    def _request(self, windows: Windows, sizes: Sizes) -> Any:
+        arrays = pad(windows, self._padded(sizes))._asdict()
+        return pb_utils.InferenceRequest(
+            model_name=self._model,
+            requested_output_names=list(self._outputs),
+            inputs=[
+                pb_utils.Tensor(name, np.ascontiguousarray(arrays[name])) for name in self._inputs
+            ],
+            # The answers are joined on the CPU.
+            preferred_memory=pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_CPU),
+        )
+
+    def _padded(self, sizes: Sizes) -> Sizes:
+        """Return the sizes that a call is padded to, or refuse what no profile accepts."""
+        if not self._profiles:
+            return sizes
+        profile = self._profiles[choose_profile(self._profiles, sizes)]
+        return graph_sizes(profile, sizes) or sizes._replace(L=padded_length(profile, sizes.L))
+
+    def _read(self, response: Any, sizes: Sizes) -> Outputs:
+        """Return the answer without padding, or raise the error of the encoder."""
+        if response.has_error():
+            # The error code does not tell: calls of models that are not loaded fail as INTERNAL.
+            there = pb_utils.is_model_ready(model_name=self._model)
+            kind = BackendError if there else EncoderUnavailable
+            raise kind(f"{self._model}: {response.error().message()}")
+        answer = outputs_from(
+            {
+                # A copy: the memory of the tensor is freed with the response.
+                name: pb_utils.get_output_tensor_by_name(response, name).as_numpy().copy()
+                for name in self._outputs
+            }
+        )
+        return cut(answer, sizes)
+
+
+_MOST_ID = 1_000  # characters
+
+
+class Options(BaseModel):
+    """Content of ``options_json``; see ``Evaluator.evaluate``."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    id: Annotated[str, Field(max_length=_MOST_ID)] | None = None
+    allow_empty_contexts: bool = False
+
+
+def read_request(
+    question: Iterable[Any],
+    contexts: Iterable[Any],
+    response: Iterable[Any],
+    options_json: Iterable[Any] | None = None,
+) -> tuple[RagExample, Options]:
+    """Return the example and the options in the input tensors of one request.
+
+    Every tensor has one element of bytes, except ``contexts``, which has any number.
+
+    Raises:
+        ExampleError: A text is not UTF-8 or missing, or the options are not ``Options``.
+    """
+    options = Options()
+    if options_json is not None:
+        try:
+            options = Options.model_validate_json(_only("options_json", options_json))
+        except ValidationError as error:
+            said = fault_words(error, 1, ("options_json",))
+            raise ExampleError(said, code="validation") from error
+    example = RagExample(
+        question=_only("question", question),
+        contexts=tuple(_decode(f"contexts[{n}]", text) for n, text in enumerate(contexts)),
+        response=_only("response", response),
+        id=options.id,
+    )
+    return example, options
+
+
+def _only(name: str, tensor: Iterable[Any]) -> str:
+    texts = list(tensor)
+    if len(texts) != 1:
+        raise ExampleError(f"{name} has {len(texts)} elements, and must have one")
+    return _decode(name, texts[0])
+
+
+def _decode(name: str, content: Any) -> str:
+    if not isinstance(content, bytes):
+        raise ExampleError(f"{name} must be of bytes, not {type(content).__name__}")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ExampleError(
+            f"{name} is not UTF-8: byte {content[error.start]:#04x} at {error.start} of "
+            f"{len(content)} ({error.reason})",
+            code="invalid_unicode",
+        ) from error
+
 
 NO_SCORE = -1.0
 """Value of a score tensor without a score; the JSON of the verdict has ``null``."""

@@ -18,10 +18,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trivet.backends.graph_choice import Precision, check_self_test, choose_graph
+from trivet.backends.backend import Precision, check_self_test, choose_graph
+from trivet.backends.loading import find_engine
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.backends.tensorrt import TensorRTBackend
-from trivet.backends.tensorrt_loading import find_engine
 from trivet.bundle.bundle import (
     CARD_NAME,
     INFO_NAME,
@@ -41,13 +41,14 @@ from trivet.serve.triton.config import (
     JUDGE,
     VERSION,
     EncoderKind,
+    Message,
     judge_config,
     manifest_sha256,
     onnxruntime_config,
     python_config,
     tensorrt_config,
+    to_text,
 )
-from trivet.serve.triton.config_text import Message, to_text
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,59 @@
+"""Roles of sentences: what claims nothing, what abstains, and what must still be judged."""
+
+from __future__ import annotations
+
+import pytest
+
+from trivet.data.claims import SentenceRole, role_of, sentence_roles
+from trivet.data.sentences import split_sentences
+
+NOTHING = (
+    "Sure!",
+    "Of course.",
+    "Hello there!",
+    "Here is a summary of the passages:",
+    "Let me know if you have any other questions.",
+    "I hope this helps!",
+    "Would you like me to draft a letter?",
+    "Is there anything else that I can help with?",
+    "---",
+)
+ABSTENTIONS = (
+    "I don't know.",
+    "The passages do not say when the mill was built.",
+    "There is no information about the price in the provided context.",
+    "I'm sorry, but I cannot answer this from the given documents.",
+    "The context does not mention the owner.",
+    "Unable to answer based on the given passages.",
+    "Unfortunately, the documents do not contain the answer.",
+)
+CLAIMS = (
+    "The mill was built in 1790.",
+    "Sure, the mill was built in 1790.",
+    "Would you like to hear that the mill won an award in 2024?",
+    "Let me know if you need the mill, which was built of stone.",
+    "The law does not mention a fine of 90 euros, it demands one.",
+    "He did not know the owner.",
+    "No, the shop is closed on Sundays.",
+    "The drug is not safe during pregnancy.",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "role"),
+    [
+        *((text, "no_claim") for text in NOTHING),
+        *((text, "abstention") for text in ABSTENTIONS),
+        *((text, "claim") for text in CLAIMS),
+    ],
+)
+def test_the_role_of_a_sentence(text: str, role: SentenceRole) -> None:
+    assert role_of(text) == role
+
+
+def test_a_heading_claims_nothing_if_a_sentence_follows() -> None:
+    text = "## Opening hours\nThe mill opens at nine.\n**Prices**\nA ticket costs 4 euros."
+    roles = sentence_roles(text, split_sentences(text))
+    assert roles == ("no_claim", "claim", "no_claim", "claim")
+    alone = "**The mill is closed**"
+    assert sentence_roles(alone, split_sentences(alone)) == ("claim",)

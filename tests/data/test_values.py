@@ -1,0 +1,147 @@
+"""Values: which words are one, which of them are equal, and where they stand in the contexts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trivet.data.claims import role_of, sentence_roles
+from trivet.data.sentences import split_sentences
+from trivet.data.value_status import ContextValues, FoundValue, find_statuses
+from trivet.data.values import find_values
+from trivet.data.written_forms import blank_markup
+
+
+def found(text: str) -> list[tuple[str, str]]:
+    return [(text[v.span.start : v.span.end], v.kind) for v in find_values(text)]
+
+
+def statuses(response: str, *contexts: str, near: int = 0) -> list[str]:
+    index = ContextValues.of("", contexts)
+    (values,) = find_statuses([response], [{near}], index)
+    return [each.status for each in values]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("It has 4 wheels.", [("4", "number")]),
+        ("It has **4** wheels.", [("4", "number")]),
+        ("It weighs 5 km.", [("5 km", "quantity")]),
+        ("It opens at 6 pm.", [("6 pm", "time")]),
+        ("They met Ilse Tamm there.", [("Ilse Tamm", "name")]),
+        ("The head of NATO came.", [("NATO", "name")]),
+        ("1. Open the lid.", []),
+        ("As passage 3 says, it is old [1].", []),
+        ("In step 2, open it.", []),
+        ("It is old and red.", []),
+    ],
+)
+def test_what_is_a_value(text: str, values: list[tuple[str, str]]) -> None:
+    assert found(text) == values
+
+
+@pytest.mark.parametrize(
+    ("response", "context"),
+    [
+        ("It cost 1,000 euros.", "It cost 1000 euros."),
+        ("It has one thousand seats.", "It has 1,000 seats."),
+        ("It opened on 15 Jan 1967.", "It opened on January 15th, 1967."),
+        ("It opened on 1967-01-15.", "It opened on 15 January 1967."),
+        ("It opens at 6 pm.", "It opens at 18:00."),
+        ("It is 5 km long.", "It is 5,000 m long."),
+        ("Heat it to about 356 °F.", "Heat it to 180 °C."),
+        ("It has four wheels.", "It has **4** wheels."),
+        ("A half of them left.", "½ of them left."),
+        ("It rose by 12 percent.", "It rose by 12%."),
+    ],
+)
+def test_other_forms_of_a_value_are_equal(response: str, context: str) -> None:
+    assert set(statuses(response, context)) == {"near"}, find_values(response)
+    assert set(statuses(context, response)) == {"near"}, find_values(context)
+
+
+@pytest.mark.parametrize(
+    ("response", "context"),
+    [
+        ("It cost 1,000 euros.", "It cost 1,001 euros."),
+        ("It opened on 15 Jan 1967.", "It opened on January 16th, 1967."),
+        ("It opens at 6 pm.", "It opens at 6 am."),
+        ("It is 5 km long.", "It is 500 m long."),
+        ("They met Ilse Tamm.", "They met Pavel Orlik."),
+        ("It rose by 12 percent.", "It rose by 1.2%."),
+    ],
+)
+def test_other_values_are_nowhere(response: str, context: str) -> None:
+    assert "nowhere" in statuses(response, context)
+
+
+def test_a_value_of_another_sentence_is_elsewhere() -> None:
+    contexts = "Parcels come back within 30 days.", "Refunds take 5 days."
+    assert statuses("You have 5 days.", *contexts, near=0) == ["elsewhere"]
+    assert statuses("You have 5 days.", *contexts, near=1) == ["near"]
+
+
+HOSTILE = st.text(
+    st.sampled_from("12,.:/-% ٣٤²½٠\u200b\ud800é\u0301<b&;`*_[](#|~\n\r€kmpAaBNATO")
+    | st.characters(),
+    max_size=80,
+)
+
+
+@given(HOSTILE)
+@settings(max_examples=200)
+def test_no_text_raises_and_no_span_leaves_its_text(text: str) -> None:
+    values = find_values(text)
+    ends = [0, *(value.span.end for value in values)]
+    for value, before in zip(values, ends, strict=False):
+        assert before <= value.span.start < value.span.end <= len(text)
+    find_statuses([text], [set()], ContextValues.of(text, [text]))
+    role_of(text)
+    assert len(sentence_roles(text, split_sentences(text))) == len(split_sentences(text))
+
+
+@given(HOSTILE)
+@settings(max_examples=200)
+def test_blanked_markup_keeps_every_offset(text: str) -> None:
+    blank = blank_markup(text)
+    assert len(blank) == len(text)
+    assert blank_markup("The mill is old.") == "The mill is old."
+    kept = [(old, new) for old, new in zip(text, blank, strict=True) if old != new]
+    assert all(not old.isalnum() or new == " " or old in "ampltgquos39" for old, new in kept)
+
+
+def calls_of(run: Callable[[], Any]) -> int:
+    count = 0
+
+    def note(*_: Any) -> None:
+        nonlocal count
+        count += 1
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize(
+    "word", ["{} cm, ", "5 cm, ", "1,000 of Ilse Tamm, ", "3 May 1987, ", "a*_`["]
+)
+def test_many_values_take_linear_time(word: str) -> None:
+    def judge(count: int) -> Callable[[], list[FoundValue]]:
+        text = "".join(word.format(number) for number in range(count))
+
+        def run() -> list[FoundValue]:
+            index = ContextValues.of(text, [text, text])
+            return [each for own in find_statuses([text], [{0}], index) for each in own]
+
+        return run
+
+    assert calls_of(judge(1000)) < 2.5 * calls_of(judge(500)) + 1000

@@ -1,0 +1,107 @@
+"""Reasons of unsupported spans, sentences without a claim, and abstentions in a verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from trivet.bundle.schema import Thresholds
+from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
+from trivet.data.windows import WindowSettings, lay_out
+from trivet.evaluation.postprocessing import to_evaluation
+from trivet.evaluation.preprocessing import PreprocessedExample
+from trivet.model.aggregate import Outputs
+from trivet.records import Evaluation, RagExample
+
+CONTEXTS = (
+    "Parcels can be returned within 30 days of delivery.",
+    "Refunds are paid after 5 working days by Ilse Tamm.",
+)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(wordpiece_file: Path) -> SegmentTokenizer:
+    return SegmentTokenizer.from_file(wordpiece_file)
+
+
+def judge(
+    tokenizer: SegmentTokenizer,
+    response: str,
+    support: float = 0.1,
+    relevance: float = 0.2,
+    answered: float | None = None,
+) -> Evaluation:
+    """Return the verdict on a response of which all tokens have one support."""
+    example = RagExample("When can parcels be returned?", CONTEXTS, response)
+    (tokens,) = tokenize_examples([example], tokenizer)
+    layout = lay_out(tokens, WindowSettings(size=256), tokenizer.special)
+    sentences = len(tokens.response_sentence_spans)
+    outputs = Outputs(
+        support_probs=np.full((1, len(tokens.response)), support),
+        relevance_probs=np.full((1, len(tokens.context)), relevance),
+        utilization_probs=np.full((1, len(tokens.context)), 0.2),
+        sentence_support=np.full((1, sentences), support),
+        faithfulness=np.array([support]),
+        relevance=np.array([relevance]),
+        utilization=np.array([0.2]),
+        completeness=np.array([0.2]),
+    )
+    thresholds = Thresholds(0.5, 0.05, answered)
+    return to_evaluation(PreprocessedExample(example, tokens, layout), outputs, thresholds)
+
+
+def test_a_value_that_is_nowhere_is_marked_with_what_the_sources_have(
+    tokenizer: SegmentTokenizer,
+) -> None:
+    verdict = judge(tokenizer, "Parcels can be returned within 60 days of delivery.")
+    (span,) = verdict.unsupported
+    assert (span.text, span.reason) == ("60 days", "value_not_in_contexts")
+    assert (span.category, span.subcategory) == ("contradiction", "value")
+    assert span.found_at is None and span.instead is not None
+    place = span.instead
+    assert CONTEXTS[place.context][place.start : place.end] == "30 days"
+
+
+def test_a_value_of_another_passage_says_where_it_stands(tokenizer: SegmentTokenizer) -> None:
+    contexts = (CONTEXTS[0], "Water. Boats are red.", "The mill is old.", "It rains.", CONTEXTS[1])
+    example = RagExample("", contexts, "Parcels can be returned within 5 days of delivery.")
+    (tokens,) = tokenize_examples([example], tokenizer)
+    layout = lay_out(tokens, WindowSettings(size=256), tokenizer.special)
+    (values,) = layout.values
+    assert [each.status for each in values] in (["elsewhere"], ["near"])
+    assert values[0].sentences, "the sentence that has it is named"
+
+
+def test_a_name_that_is_nowhere_is_a_fabricated_reference(tokenizer: SegmentTokenizer) -> None:
+    verdict = judge(tokenizer, "Refunds are paid by Pavel Orlik.")
+    (span,) = verdict.unsupported
+    assert (span.text, span.category) == ("Pavel Orlik", "fabricated_reference")
+    assert span.subcategory == "entity"
+
+
+def test_text_without_a_value_is_not_supported(tokenizer: SegmentTokenizer) -> None:
+    verdict = judge(tokenizer, "Parcels are always red and old.")
+    assert {span.reason for span in verdict.unsupported} == {"not_supported"}
+    assert verdict.unsupported[0].category is None
+
+
+def test_a_sentence_without_a_claim_is_neither(tokenizer: SegmentTokenizer) -> None:
+    verdict = judge(tokenizer, "Sure! Let me know if you have any other questions.")
+    assert [(one.support, one.supported) for one in verdict.sentences] == [(None, None)] * 2
+    assert (verdict.unsupported, verdict.abstains) == ((), False)
+    assert verdict.supported_share is None
+
+
+def test_an_abstention_is_right_unless_the_contexts_answer(tokenizer: SegmentTokenizer) -> None:
+    text = "The passages do not say when parcels can be returned."
+    poor = judge(tokenizer, text, relevance=0.2, answered=0.6)
+    assert (poor.abstains, poor.adherent) == (True, True)
+    assert poor.sentences[0].support == pytest.approx(0.8)
+    rich = judge(tokenizer, text, relevance=0.9, answered=0.6)
+    assert (rich.abstains, rich.adherent) == (True, False)
+    assert rich.sentences[0].abstains and rich.sentences[0].supported is False
+    assert judge(tokenizer, text, relevance=0.9).adherent, "no threshold: taken as it is"
+    beside = judge(tokenizer, f"Refunds take 5 days. {text}", 0.9, relevance=0.9, answered=0.6)
+    assert (beside.abstains, beside.adherent) == (False, True), "about a detail"

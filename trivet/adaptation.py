@@ -1,0 +1,160 @@
+"""Parts of ``trivet adapt``: the split by source document, and the comparison of two bundles."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from trivet.ablation.comparison import MEASURES, compare_runs
+from trivet.ablation.scores import RowScore, score_row
+from trivet.data.labelled.grouping import group_by_documents
+from trivet.data.labelled.leaks import shares_text, text_digests
+from trivet.errors import DataError
+from trivet.measures.intervals import Estimate
+from trivet.measures.predictions import Prediction
+from trivet.records import LabelledExample, Labels
+
+TRAIN, VALIDATION, TEST = "train", "validation", "test"
+PARTS = (TRAIN, VALIDATION, TEST)
+LEAST_DOCUMENTS = {TRAIN: 10, VALIDATION: 5, TEST: 10}
+"""Fewest documents of each part."""
+_SHARES = {VALIDATION: 0.15, TEST: 0.3}  # of the rows
+_LARGEST_SHARE = 0.1  # of the rows that documents with common passages may bring together
+
+
+def split_by_document(
+    rows: Sequence[LabelledExample], name: str, seed: int = 0
+) -> list[LabelledExample]:
+    """Return the labelled rows, each with its document as group and its part as split.
+
+    Groups that share a passage become one document, unless it would hold more than a tenth of the
+    rows. Rows whose split is already ``test`` are the test part, if there are any; other rows of
+    their documents are left out.
+
+    Args:
+        rows: Labelled rows; those without any label are left out.
+        name: Name of the rows, for errors.
+        seed: Seed of the split.
+
+    Raises:
+        DataError: There are too few documents; the message has the numbers.
+    """
+    rows = [row for row in rows if row.labels != Labels()]
+    documents, _ = group_by_documents(
+        [f"{row.source}\n{row.group}" for row in rows],
+        [row.example.contexts for row in rows],
+        largest=int(_LARGEST_SHARE * len(rows)),
+    )
+    own_test = {
+        document for row, document in zip(rows, documents, strict=True) if row.split == TEST
+    }
+    sizes = Counter(document for document in documents if document not in own_test)
+    parts = _deal(sizes, not own_test, seed) | dict.fromkeys(own_test, TEST)
+    counts = {part: list(parts.values()).count(part) for part in PARTS}
+    if any(counts[part] < least for part, least in LEAST_DOCUMENTS.items()):
+        needed = ", ".join(f"{least} {part}" for part, least in LEAST_DOCUMENTS.items())
+        found = ", ".join(f"{counts[part]} {part}" for part in PARTS)
+        raise DataError(
+            f"{name}: {len(rows)} labelled rows of {len(set(documents))} documents are too few to "
+            f"split: at least {needed} documents are needed, and these give {found}; label rows of "
+            "more documents, or use trivet calibrate"
+        )
+    return [
+        replace(row, group=document, split=parts[document])
+        for row, document in zip(rows, documents, strict=True)
+        if document not in own_test or row.split == TEST
+    ]
+
+
+def _deal(sizes: Mapping[str, int], hold_out: bool, seed: int) -> dict[str, str]:
+    """Return the part of each document, given its number of rows."""
+    order = np.random.default_rng(seed).permutation(sorted(sizes)).tolist()
+    parts: dict[str, str] = {}
+    for part in (TEST, VALIDATION) if hold_out else (VALIDATION,):
+        documents = rows = 0
+        while order and (
+            documents < LEAST_DOCUMENTS[part] or rows < _SHARES[part] * sum(sizes.values())
+        ):
+            parts[order[-1]] = part
+            documents, rows = documents + 1, rows + sizes[order.pop()]
+    return parts | dict.fromkeys(order, TRAIN)
+
+
+def count_parts(rows: Sequence[LabelledExample]) -> Mapping[str, tuple[int, int]]:
+    """Return the numbers of rows and of documents of each part."""
+    return {
+        part: (len(here), len({row.group for row in here}))
+        for part in PARTS
+        for here in [[row for row in rows if row.split == part]]
+    }
+
+
+def count_shared(rows: Sequence[LabelledExample]) -> int:
+    """Return the number of test rows that share a passage or a question with the other parts."""
+    known = text_digests(row for row in rows if row.split != TEST)
+    return sum(shares_text(row, known) for row in rows if row.split == TEST)
+
+
+Outcome = Literal["better", "worse", "no difference shown"]
+# Its threshold is chosen on the measured rows, so it says nothing about a new answer.
+_LEFT_OUT = "hallucination_f1_best_threshold"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One measure before and after, and their paired difference."""
+
+    measure: str  # name, as in ``trivet.measures.metrics``
+    before: float | None  # value of the first bundle; None where undefined
+    after: float | None  # value of the second
+    # 2.5th percentile of ``after - before`` over resampled documents; None without an interval
+    low: float | None
+    high: float | None  # 97.5th percentile
+    n: int  # rows measured
+    positives: int | None  # rows of the positive class; None without classes
+    documents: int  # source documents of these rows
+
+    @property
+    def outcome(self) -> Outcome:
+        """Side of 0 on which the whole interval lies."""
+        if self.low is None or self.high is None or self.low <= 0 <= self.high:
+            return "no difference shown"
+        return "better" if (self.low > 0) == MEASURES[self.measure] else "worse"
+
+
+def compare_bundles(before: Sequence[Prediction], after: Sequence[Prediction]) -> list[Change]:
+    """Return each measure with a known truth, over the rows that both bundles evaluated.
+
+    Sources are pooled: together they are the domain. A row without a verdict of one bundle is left
+    out for both.
+    """
+    changes = []
+    for one in compare_runs([_scores(before), _scores(after)]):
+        if one.measure == _LEFT_OUT:
+            continue
+        first, second = one.estimates
+        both = first.value is not None and second.value is not None
+        value = (second.value or 0) - (first.value or 0) if both else None
+        interval = Estimate(value, second.resampled - first.resampled).interval()
+        low, high = interval or (None, None)
+        changes.append(
+            Change(
+                one.measure, first.value, second.value, low, high, one.n, one.positives, one.groups
+            )
+        )
+    return changes
+
+
+def is_better(changes: Sequence[Change]) -> bool:
+    """Tell whether at least one measure is better and none is worse."""
+    outcomes = {change.outcome for change in changes}
+    return "better" in outcomes and "worse" not in outcomes
+
+
+def _scores(rows: Sequence[Prediction]) -> list[RowScore]:
+    found = (score_row("", i, row.example, row.evaluation) for i, row in enumerate(rows))
+    return [replace(score, source="all") for score in found]

@@ -1,1 +1,0 @@
-"""Parts of ``trivet adapt``: the split by document, and the comparison before and after."""

@@ -1,0 +1,120 @@
+"""Options of a calibration, and thresholds chosen by a bundle's own graph, without torch."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from trivet.backends.loading import BackendName
+from trivet.bundle.bundle import add_files
+from trivet.calibration.fit import Level, Method, Weighing
+from trivet.calibration.streams import choosing, read_streams
+from trivet.calibration.thresholds import ChosenThresholds, choose_or_keep
+from trivet.data.labelled.sources import load_source
+from trivet.errors import BundleError, DataError
+from trivet.evaluation.evaluator import Evaluator
+from trivet.evaluation.preprocessing import PreprocessedExample
+from trivet.measures.thresholds import DevScores, Rule
+from trivet.model.aggregate import Outputs
+from trivet.model.architecture import HeadName
+from trivet.records import LabelledExample, Labels
+
+_BLOCK = 64  # examples that are evaluated together
+_AT_THRESHOLDS = ("hallucination_f1", "span_f1")  # scores in the card that depend on thresholds
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Options of a calibration."""
+
+    method: Method = "platt"  # ``platt`` (scale and shift), ``temperature`` (scale) or ``isotonic``
+    # heads to fit, but evidence; by default all with labels, and the map of evidence
+    heads: tuple[HeadName, ...] = ()
+    level: Level = "sentence"  # unit that support is fitted on: sentences, whole responses, or both
+    weighing: Weighing = "example"  # unit of equal weight in the fit
+    only: tuple[str, ...] = ()  # prefixes of the sources to use; all by default
+    # prefixes of the sources that choose the thresholds; all by default
+    thresholds_from: tuple[str, ...] = ()
+    rule: Rule = field(default_factory=Rule)  # rule that chooses the sentence threshold
+    # whether ``platt`` also weighs the words that a context sentence shares with the question
+    # (relevance) or the response (utilization)
+    lexical_overlap: bool = False
+
+
+def choose_thresholds(
+    folder: Path,
+    specs: Sequence[str],
+    split: str = "dev",
+    choices: Choices | None = None,
+    out: Path | None = None,
+    *,
+    backend: BackendName | None = None,
+    device: str | None = None,
+) -> ChosenThresholds:
+    """Choose the thresholds of a bundle again by its fastest graph, and change nothing else.
+
+    Figures at the old thresholds are removed. ``out`` must be a new folder; ``backend`` and
+    ``device`` are those of ``Evaluator``, the other arguments and the errors as in ``calibrate``.
+    """
+    choices = choices or Choices()
+    if out is not None and out.exists():
+        raise BundleError(f"{out}: exists; give a new folder for the changed copy")
+    evaluator = Evaluator(folder, backend=backend, device=device)
+    if out is None:
+        evaluator.bundle.check_writable()
+    examples = load_rows(specs, split, choices.only)
+    scores: list[DevScores] = []
+    for start in range(0, len(examples), _BLOCK):
+        block = examples[start : start + _BLOCK]
+        found = evaluator.begin([one.example for one in block]).outcomes(_read_support)
+        scores += [
+            replace(each, example=one)
+            for one, each in zip(block, found, strict=True)
+            if isinstance(each, DevScores)
+        ]
+    info = evaluator.bundle.info
+    old, rule = info.thresholds, choices.rule
+    if old is None:
+        raise BundleError(f"{folder}: has no support head, which thresholds are for")
+    streams = read_streams(evaluator, choosing(examples, choices.thresholds_from))
+    chosen = choose_or_keep(old, scores, scores, choices.thresholds_from, rule, streams)
+    if out is not None:
+        folder = shutil.copytree(evaluator.bundle.folder, out)
+    if chosen.thresholds != old:
+        kept = tuple(one for one in info.scores if one.measure not in _AT_THRESHOLDS)
+        changed = {"thresholds": chosen.thresholds, "scores": kept}
+        add_files(folder, {}, info.model_copy(update=changed))
+    return chosen
+
+
+def _read_support(one: PreprocessedExample, outputs: Outputs, _: object) -> DevScores:
+    """Return the support of an example's sentences and tokens, without its labels."""
+    unlabelled = LabelledExample(one.example, Labels(), "", "")
+    support = np.asarray(outputs.sentence_support)[0], np.asarray(outputs.support_probs)[0]
+    whole = float(np.asarray(outputs.faithfulness)[0])
+    return DevScores.of(unlabelled, one.tokens, *support, whole)
+
+
+def load_rows(specs: Sequence[str], split: str, only: Sequence[str]) -> list[LabelledExample]:
+    """Return the rows of all sources; each source weighs the same."""
+    loaded = [load_source(spec, split)[0] for spec in specs]
+    examples = [one for each in loaded for one in each]
+    prefixes = tuple(only) or ("",)
+    kept = [[one for one in each if one.source.startswith(prefixes)] for each in loaded]
+    kept = [each for each in kept if each]
+    whole = sum(map(len, kept))
+    chosen = [
+        replace(one, weight=one.weight * whole / (len(kept) * len(each)))
+        for each in kept
+        for one in each
+    ]
+    if not chosen:
+        raise DataError(
+            f"{', '.join(specs)}: no row in split {split!r} to calibrate on"
+            + (f" from {', '.join(only)}" if only and examples else "")
+        )
+    return chosen
