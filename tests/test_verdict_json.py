@@ -32,7 +32,7 @@ VERDICT = Evaluation(
     sentences=(SentenceVerdict(0, 10, "It\u200b sinks.", 0.25, False),),
     contexts=(
         ContextVerdict(0.75, None, (ContextSentence(0, 9, "It swims.", 0.75, None),)),
-        ContextVerdict(None, None, ()),
+        ContextVerdict(None, None, (), "doc-7", "Mills"),
     ),
     windows=3,
     window_size=256,

@@ -7,10 +7,9 @@ end excluded.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +40,13 @@ class ContextSpan:
             )
 
 
+class ContextName(NamedTuple):
+    """What a passage is called: its id and its title."""
+
+    id: str | None = None
+    title: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class RagExample:
     """A question, the retrieved passages and the generated response.
@@ -54,6 +60,7 @@ class RagExample:
         context_sentences: Sentences of each context, if the data has its own; ``None`` means those
             of the sentence splitter.
         response_sentences: Sentences of the response, likewise.
+        context_names: Name of each context; empty if none has one.
     """
 
     question: str
@@ -62,6 +69,7 @@ class RagExample:
     id: str | None = None
     context_sentences: tuple[tuple[Span, ...], ...] | None = None
     response_sentences: tuple[Span, ...] | None = None
+    context_names: tuple[ContextName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,16 +247,18 @@ class ContextSentence:
 
 @dataclass(frozen=True, slots=True)
 class ContextVerdict:
-    """A context, with the means over its sentences (``None`` if they have none)."""
+    """A context with its name, and the means over its sentences (``None`` if they have none)."""
 
     relevance: float | None
     utilization: float | None
     sentences: tuple[ContextSentence, ...]
+    id: str | None = None
+    title: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CitationMark:
-    """A citation mark of a response, such as ``[1]``; ``[1, 2]`` is one for each context."""
+    """A citation mark such as ``[1]`` or ``[doc-7]``; ``[1, 2]`` is one for each context."""
 
     start: int
     end: int
@@ -373,16 +383,6 @@ def to_json_text(record: dict[str, Any]) -> str:
         # A lone surrogate has no UTF-8, but can be escaped in ASCII.
         return json.dumps(record, allow_nan=False)
     return text
-
-
-_SURROGATES = re.compile("[\ud800-\udfff]")
-
-
-def replace_surrogates(text: str) -> tuple[str, int]:
-    """Replace each lone surrogate by U+FFFD, which keeps all offsets; return text and count."""
-    if text.isascii():  # a fast check
-        return text, 0
-    return _SURROGATES.subn("\ufffd", text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,6 +163,8 @@ def _context(record: Mapping[str, Any]) -> ContextVerdict:
         relevance=_probability_or_none(record, "relevance"),
         utilization=_probability_or_none(record, "utilization"),
         sentences=_parts(record, "sentences", _context_sentence),
+        id=_text_or_none(record, "id"),
+        title=_text_or_none(record, "title"),
     )
 
 

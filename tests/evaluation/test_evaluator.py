@@ -18,7 +18,7 @@ from trivet.bundle.bundle import add_files, read_bundle
 from trivet.data.windows import WindowSettings
 from trivet.errors import BackendError, ExampleError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.records import Evaluation, FailedEvaluation, RagExample, Span
+from trivet.records import ContextName, Evaluation, FailedEvaluation, RagExample, Span
 
 CONTEXTS = ["The old mill was built in 1817. It is made of stone.", "The ferry is red."]
 
@@ -70,6 +70,27 @@ def test_a_verdict_holds_every_part(judge: Evaluator) -> None:
     assert verdict.supported_share == sum(supported) / 2
     sentences = [s.relevance or 0.0 for context in verdict.contexts for s in context.sentences]
     assert verdict.relevance == pytest.approx(np.mean(sentences), abs=1e-6)
+
+
+def test_the_verdict_and_its_citations_have_the_names_of_the_contexts(judge: Evaluator) -> None:
+    named = [
+        {"text": CONTEXTS[0], "id": "doc-7", "title": "Smith (2020): Mills", "metadata": {"n": 1}},
+        CONTEXTS[1],
+    ]
+    response = "The mill is old [doc-7]. It was built in 1817 (Smith 2020)."
+    verdict = judge.evaluate("When?", named, response)
+    names = [(context.id, context.title) for context in verdict.contexts]
+    assert names == [("doc-7", "Smith (2020): Mills"), (None, None)]
+    assert verdict.citations is not None
+    assert [mark.context for mark in verdict.citations.marks] == [0, 0]
+    assert judge.evaluate("When?", CONTEXTS, response).citations is None
+    (row,) = judge.evaluate_many([{"question": "", "contexts": named, "response": response}])
+    assert isinstance(row, Evaluation)
+    assert row.citations is not None
+    wrong = RagExample("", tuple(CONTEXTS), "Old.", context_names=(ContextName("doc-7"),))
+    (failed,) = judge.evaluate_many([wrong])
+    assert isinstance(failed, FailedEvaluation)
+    assert "1 for 2 contexts" in failed.message
 
 
 class Document:

@@ -12,6 +12,7 @@ from mcp import Client, StdioServerParameters
 
 from trivet.evaluation.evaluator import Evaluator
 from trivet.integrations.mcp_server import build_server, explanation
+from trivet.records import Evaluation
 
 TEXTS: dict[str, Any] = {
     "question": "When was the mill built?",
@@ -39,7 +40,7 @@ def test_the_command_offers_the_tools_over_stdio(embedded: Evaluator) -> None:
             return [tool.name for tool in listed.tools], found
 
     names, found = asyncio.run(talk())
-    assert names == ["evaluate", "relevance", "explain"]
+    assert names == ["evaluate", "evaluate_messages", "relevance", "explain"]
     expected = embedded.evaluate(TEXTS["question"], TEXTS["contexts"], "")
     assert found.structured_content["relevance"] == expected.relevance
     shares = [context.relevance for context in expected.contexts]
@@ -53,7 +54,31 @@ def test_evaluate_gives_the_evaluators_verdict(embedded: Evaluator) -> None:
     assert told["faithfulness"] == expected["faithfulness"]
     assert told["unsupported"] == expected["unsupported"]
     assert told["sentences"] == expected["sentences"]
-    assert [set(own) for own in told["contexts"]] == [{"relevance", "utilization"}] * 2
+    assert [set(own) for own in told["contexts"]] == [
+        {"relevance", "utilization", "id", "title"}
+    ] * 2
+
+
+def test_the_answers_of_a_conversation_are_judged(embedded: Evaluator) -> None:
+    messages = [
+        {"role": "user", "content": TEXTS["question"]},
+        {"role": "assistant", "content": "Let me look."},
+        {"role": "tool", "name": "search", "content": TEXTS["contexts"][0]},
+        {"role": "assistant", "content": TEXTS["response"]},
+    ]
+    server = build_server(embedded)
+    (told,) = ask(server, "evaluate_messages", {"messages": messages}).structured_content["results"]
+    (expected,) = embedded.evaluate_messages(messages)
+    assert isinstance(expected, Evaluation)
+    assert told["faithfulness"] == expected.faithfulness
+    assert [own["id"] for own in told["contexts"]] == ["search"]
+    both = ask(server, "evaluate_messages", {"messages": messages, "turns": "all"})
+    first, second = both.structured_content["results"]
+    assert "there are no contexts" in first["error"]
+    assert second["id"] == "messages[3]"
+    refused = ask(server, "evaluate_messages", {"messages": messages[:1]})
+    assert refused.is_error
+    assert "none of 1 messages is an answer" in refused.content[0].text
 
 
 def test_explain_names_the_source_of_each_sentence(embedded: Evaluator) -> None:

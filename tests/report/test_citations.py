@@ -70,6 +70,44 @@ def test_a_response_without_marks_has_no_citations(response: str) -> None:
     assert check_citations(verdict_of(response)) is None
 
 
+NAMES = (("doc-7", "Smith (2020): Mills"), ("B, 2", "The ferry"), ("1", "Smith and Jones, 2020"))
+
+
+@pytest.mark.parametrize(
+    ("marks", "contexts"),
+    [
+        ("[doc-7]", [0]),
+        ("[Doc-7; the ferry]", [0, 1]),
+        ("[B, 2]", [1]),  # an id with a comma
+        ("[doc-7, 3]", [0, 2]),
+        ("[1]", [0]),  # a position before an id
+        ("(Smith 2020)", [0]),
+        ("(Smith & Jones, 2020)", [2]),
+        ("(see Smith et al., 2020; Jones 2020b)", [0, 2]),
+        ("[doc-8] (Smith 2019) (The ferry) (in 1817) [sic] [2]", [1]),
+    ],
+)
+def test_marks_may_name_ids_and_titles(marks: str, contexts: list[int]) -> None:
+    response = f"It was built in 1817 {marks}."
+    verdict = verdict_of(response)
+    named = tuple(
+        replace(context, id=id_, title=title)
+        for context, (id_, title) in zip(verdict.contexts, NAMES, strict=True)
+    )
+    found = check_citations(replace(verdict, contexts=named))
+    assert found is not None
+    assert [mark.context for mark in found.marks] == contexts
+    assert {response[mark.start] + response[mark.end - 1] for mark in found.marks} <= {"[]", "()"}
+
+
+def test_of_two_contexts_with_one_name_the_right_one_is_meant() -> None:
+    verdict = verdict_of("The ferry is red [boats].")
+    named = tuple(replace(context, title="Boats") for context in verdict.contexts)
+    found = check_citations(replace(verdict, contexts=named))
+    assert found is not None
+    assert found.marks == (CitationMark(17, 24, 1, True),)
+
+
 def test_precision_counts_marks_and_recall_counts_sentences() -> None:
     response = "The mill was built in 1817 [1][2]. The ferry is red.[2] The bridge is made of iron."
     found = check_citations(verdict_of(response))

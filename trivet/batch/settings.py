@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from trivet.batch.verdict_lines import check_fields
 from trivet.data.logs.column_mapping import Columns, Unicode
+from trivet.data.logs.conversation import Turns
 from trivet.errors import DataError
 from trivet.settings import RARE, Setting, SettingError, ThresholdOption
 
@@ -121,6 +122,9 @@ class RunSettings:
     max_characters: Annotated[
         int | None, _rare("Longest text; default: 2,000,000.", metavar="N", least=1)
     ] = None
+    turns: Annotated[
+        Turns, _input("Answers of chat messages that are judged, one verdict for each.")
+    ] = "last"
     texts: Annotated[bool, _output("Write the texts too.")] = False
     shard: Annotated[
         Shard,
@@ -138,7 +142,9 @@ class RunSettings:
 
     def columns(self) -> Columns:
         """Return the mapping of the log's columns."""
-        return Columns(self.mapping, self.metadata, self.bad_unicode, format=self.format)
+        return Columns(
+            self.mapping, self.metadata, self.bad_unicode, format=self.format, turns=self.turns
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as written in a run's record, with the shard as ``2/8``."""

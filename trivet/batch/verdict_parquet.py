@@ -116,7 +116,9 @@ def _schema(names: set[str], kinds: Mapping[str, str]) -> pyarrow.Schema:
         "language": text,
         "unsupported": pa.list_(pa.struct([*place, ("probability", number), *words, *places])),
         "sentences": pa.list_(pa.struct([*place, *sentence])),
-        "contexts": pa.list_(pa.struct([*scores, ("sentences", context_sentences)])),
+        "contexts": pa.list_(
+            pa.struct([*scores, ("sentences", context_sentences), ("id", text), ("title", text)])
+        ),
         "context_ids": pa.list_(text),
         "citations": pa.struct(
             [("marks", pa.list_(mark)), ("precision", number), ("recall", number)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Mapping, Sequence
@@ -11,14 +12,15 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import httpx2
 
+from trivet.data.surrogates import replace_surrogates
 from trivet.errors import BackendError, DataError, ExampleError, ServerError, WindowError
 from trivet.events import SentenceEvent
 from trivet.records import (
+    ContextName,
     ContextVerdict,
     Evaluation,
     FailedEvaluation,
     RagExample,
-    replace_surrogates,
     to_json_text,
 )
 from trivet.verdict_json import SCORES, read_evaluation, read_event
@@ -64,8 +66,12 @@ def encode(texts: Mapping[str, object], id_: str | None, most_bytes: int) -> Enc
         else:
             from trivet.data.logs.context_values import as_passages
 
-            passages = enumerate(as_passages(text))
-            record[name] = [clean(f"contexts[{n}]", passage) for n, passage in passages]
+            passages, names = as_passages(text)
+            cleaned = [clean(f"contexts[{n}]", each) for n, each in enumerate(passages)]
+            record[name] = [
+                {"text": text} | {k: v for k, v in own._asdict().items() if v} if any(own) else text
+                for text, own in itertools.zip_longest(cleaned, names, fillvalue=ContextName())
+            ]
     encoded = to_json_text(record).encode()
     if len(encoded) + _FRAME_BYTES > most_bytes:
         raise ExampleError(
@@ -128,6 +134,9 @@ def _slot(example: Given, most_bytes: int) -> Slot:
         message = "a request cannot hold own sentences; omit them, or use trivet.Evaluator"
         return FailedEvaluation(example.id, "own_sentences", message)
     texts = {name: getattr(example, name) for name in ("question", "contexts", "response")}
+    if example.context_names:
+        pairs = zip(example.contexts, example.context_names, strict=False)
+        texts["contexts"] = [{"text": text, **name._asdict()} for text, name in pairs]
     try:
         return encode(texts, example.id, most_bytes)
     except ExampleError as error:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from trivet.batch.settings import RunSettings
+from trivet.batch.settings import RunSettings, Shard
 from trivet.commands.options import Model, options
 from trivet.commands.shared import (
     SOME_FAILED,
@@ -27,7 +27,11 @@ from trivet.data.traces.spans import TraceFormat
 from trivet.settings import RARE, QuietOption, Setting
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from trivet.batch.settings import RunSettings
     from trivet.batch.tally import Tally
+    from trivet.evaluation.evaluator import Evaluator
 
 
 _input, _output = partial(Setting, panel="Input"), partial(Setting, panel="Output")
@@ -88,6 +92,9 @@ def evaluate(
     scores: Annotated[
         Path | None, _rare("File of the traces' scores to write, in the form their tool imports.")
     ] = None,
+    watch: Annotated[
+        bool, _rare("Go on with the lines that are added to FILE, until interrupted.")
+    ] = False,
 ) -> None:
     """Evaluate a log of answers, or one answer.
 
@@ -114,6 +121,12 @@ def evaluate(
         raise typer.BadParameter(f"--out {out} would overwrite --baseline")
     if scores is not None:
         _check_scores(scores, settings.format, file, out)
+    others = (out, baseline, scores, settings.shard != Shard(), strict, settings.encoding)
+    if watch and (file is None or any(others)):
+        raise typer.BadParameter(
+            "--watch is for a FILE and writes to stdout: leave out --out, --baseline, --scores, "
+            "--shard, --strict and --encoding"
+        )
     if settings.metadata and no_metadata:
         raise typer.BadParameter("give --metadata COLUMN or --no-metadata")
     if file is None:
@@ -141,6 +154,9 @@ def evaluate(
         settings = replace(settings, metadata=())
     if out is not None:
         check_format(out)  # before a bundle is loaded
+    if watch:
+        load = partial(model.load, settings.max_characters)
+        raise _watch(Path(file), load, settings, quiet, limits)
     log = open_log(file, settings.format, settings.encoding)
     if report is not None and out is not None:
         from trivet.report.write_report import check_page
@@ -181,6 +197,34 @@ def evaluate(
     if is_worse:
         raise end("faithfulness is worse than that of --baseline", UNDER)
     _check_result(tally, limits)
+
+
+def _watch(
+    path: Path,
+    load: Callable[[], Evaluator],
+    settings: RunSettings,
+    quiet: bool,
+    limits: dict[str, float],
+) -> typer.Exit:
+    """Evaluate a file that grows until an interrupt; return the end of the command."""
+    from trivet.batch.tally import Tally
+    from trivet.batch.watch import check_watched, watch
+
+    with run_exits(), say_how_files_are_read(quiet):
+        check_watched(path)
+        evaluator = load()
+        tally = Tally()
+
+        def keep(found: Tally, rows: int) -> None:
+            nonlocal tally
+            tally = found
+
+        with contextlib.suppress(KeyboardInterrupt):
+            tally = watch(evaluator, path, settings, sys.stdout.buffer, keep)
+    if not quiet:
+        print("\n".join(tally.lines()), file=sys.stderr)
+    _check_result(tally, limits)
+    return typer.Exit()
 
 
 def _show_table(verdicts: Path) -> None:

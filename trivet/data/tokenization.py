@@ -18,9 +18,11 @@ import numpy.typing as npt
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from trivet.data.sentences import split_sentences
+from trivet.data.structured_text import StructuredText, read_structure
+from trivet.data.surrogates import replace_surrogates
 from trivet.data.written_forms import unifies_forms, unify_forms
 from trivet.errors import BundleError, ExampleError
-from trivet.records import ContextSpan, RagExample, Span, replace_surrogates
+from trivet.records import ContextSpan, RagExample, Span
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
@@ -243,6 +245,8 @@ def tokenize_examples(
     examples: Sequence[RagExample],
     tokenizer: SegmentTokenizer,
     leads: Callable[[bool], tuple[str, str]] = lambda has_question: ("", ""),
+    *,
+    structured: bool = False,
 ) -> list[TokenizedExample]:
     """Tokenize every passage, question and response of some examples once, in one batch.
 
@@ -251,24 +255,36 @@ def tokenize_examples(
         tokenizer: The tokenizer.
         leads: Returns the leads of the question and of each passage of an example with or without
             a question (``data.window_layout``).
+        structured: Whether JSON and tables in contexts without own sentences are read as lines of
+            "key: value" (``data.structured_text``).
 
     Raises:
         ExampleError: Sentences given with an example do not fit its texts.
     """
     texts: list[str] = []
     before = [leads(bool(example.question.strip())) for example in examples]
-    for example, (asked, read) in zip(examples, before, strict=True):
+    forms: list[list[StructuredText | None]] = [
+        [
+            read_structure(text) if structured and example.context_sentences is None else None
+            for text in example.contexts
+        ]
+        for example in examples
+    ]
+    for example, (asked, read), own in zip(examples, before, forms, strict=True):
         texts += [_led(asked, example.question), example.response]
-        texts += [_led(read, text) for text in example.contexts]
+        texts += [
+            _led(read, text if form is None else form.read)
+            for text, form in zip(example.contexts, own, strict=True)
+        ]
     segments = iter(tokenizer.encode(texts))
     tokenized = []
-    for example, (_, read) in zip(examples, before, strict=True):
+    for example, (_, read), own in zip(examples, before, forms, strict=True):
         question, response = next(segments), next(segments)
         passages = [
-            _without_lead(segment, len(read))
-            for segment in itertools.islice(segments, len(example.contexts))
+            _in_text(segment, len(read), form)
+            for form, segment in zip(own, segments, strict=False)  # `own` first: it ends
         ]
-        tokenized.append(_assemble(example, question, response, passages))
+        tokenized.append(_assemble(example, question, response, passages, own))
     return tokenized
 
 
@@ -277,9 +293,10 @@ def _led(lead: str, text: str) -> str:
     return (lead + text if text.strip() else "") if lead else text
 
 
-def _without_lead(segment: Segment, length: int) -> Segment:
+def _in_text(segment: Segment, lead: int, form: StructuredText | None) -> Segment:
     """Return a segment with offsets in its text; a token of the lead alone is empty."""
-    return Segment(segment.ids, np.maximum(segment.offsets - length, 0)) if length else segment
+    offsets = np.maximum(segment.offsets - lead, 0) if lead else segment.offsets
+    return Segment(segment.ids, offsets if form is None else form.place(offsets))
 
 
 def with_response(
@@ -311,7 +328,11 @@ def with_response(
 
 
 def _assemble(
-    example: RagExample, question: Segment, response: Segment, passages: Sequence[Segment]
+    example: RagExample,
+    question: Segment,
+    response: Segment,
+    passages: Sequence[Segment],
+    forms: Sequence[StructuredText | None],
 ) -> TokenizedExample:
     given = example.context_sentences
     if given is not None and len(given) != len(passages):
@@ -325,7 +346,8 @@ def _assemble(
     context_spans: list[ContextSpan] = []
     replaced = replace_surrogates(example.question)[1] + replace_surrogates(example.response)[1]
     for number, (text, passage) in enumerate(zip(example.contexts, passages, strict=True)):
-        own = None if given is None else given[number]
+        form = forms[number]
+        own = form.sentences if form else None if given is None else given[number]
         sentence, spans = _assign_sentences(text, passage, own, f"contexts[{number}]")
         ids.append(passage.ids)
         offsets.append(passage.offsets)

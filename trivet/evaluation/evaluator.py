@@ -28,7 +28,8 @@ from trivet.backends.backend import (
 from trivet.backends.loading import BackendName, load_backend, load_tokenizer
 from trivet.bundle.bundle import Bundle, read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
-from trivet.data.logs.context_values import as_passages
+from trivet.data.logs.context_values import named_example
+from trivet.data.logs.conversation import Turns, read_turns
 from trivet.data.logs.rows import check_rows, count_rows, read_examples
 from trivet.errors import BackendError
 from trivet.evaluation.answer_stream import AnswerStream
@@ -176,10 +177,29 @@ class Evaluator:
                 ``empty_contexts``, ``too_long``, ``invalid_row``.
             BackendError: The backend failed.
         """
-        example = RagExample(question, as_passages(contexts), response, id)
+        example = named_example(question, contexts, response, id)
         return self.begin(
             [example], allow_empty_contexts=allow_empty_contexts, threshold=threshold
         ).only(to_evaluation)
+
+    def evaluate_messages(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        contexts: Sequence[Any] | str | None = None,
+        turns: Turns = "last",
+        id: str | None = None,  # noqa: A002 (the field's name in every record)
+        allow_empty_contexts: bool = False,
+        threshold: float | None = None,
+    ) -> list[Result]:
+        """Evaluate the last answer of a conversation, or each; one result for each of them.
+
+        Arguments and errors as of `read_turns`; what fails has its failure.
+        """
+        examples = [each.example for each in read_turns(messages, contexts, turns, id)]
+        return self.begin(
+            examples, allow_empty_contexts=allow_empty_contexts, threshold=threshold
+        ).results()
 
     def evaluate_tokens(
         self,
@@ -195,7 +215,7 @@ class Evaluator:
             One verdict for each token of the bundle's tokenizer, in order. A token is unsupported
             if an unsupported span of the verdict touches it.
         """
-        example = RagExample(question, as_passages(contexts), response)
+        example = named_example(question, contexts, response)
         return self.begin([example], allow_empty_contexts=allow_empty_contexts).only(
             to_token_verdicts
         )
@@ -270,7 +290,7 @@ class Evaluator:
             ValueError: ``windows`` is unknown, or ``threshold`` is not in [0, 1].
         """
         check_threshold(threshold)
-        example = RagExample(question, as_passages(contexts), "", id)
+        example = named_example(question, contexts, "", id)
         reader = SentenceReader(self.preprocessor, example, windows, allow_empty_contexts)
 
         def evaluate(prepared: PreprocessedExample) -> Evaluation:
@@ -291,7 +311,7 @@ class Evaluator:
 
         Args:
             question: Question; may be empty.
-            contexts: Retrieved passages; one string is one passage.
+            contexts: Retrieved passages.
             response: Response to correct.
             mode: ``drop`` leaves unsupported sentences out; ``quote`` keeps them, each with the
                 context sentence that shares most words with it in brackets.
@@ -301,7 +321,7 @@ class Evaluator:
             BackendError: The bundle has no support head.
             ValueError: ``mode`` is unknown.
         """
-        example = RagExample(question, as_passages(contexts), response)
+        example = named_example(question, contexts, response)
         verdict = self.begin([example], threshold=threshold).only(to_evaluation)
         return correct(response, verdict, mode)
 
@@ -391,8 +411,8 @@ class Evaluator:
                 outcome = reading(each, answer.join(*self._joined_as), thresholds)
                 if self.bundle.revision and isinstance(outcome, Evaluation):
                     outcome = replace(outcome, revision=self.bundle.revision)
-                sourced = info.evidence is not None or "[" in each.example.response
-                if sourced and isinstance(outcome, Evaluation):
+                marked = "[" in each.example.response or each.example.context_names
+                if (marked or info.evidence) and isinstance(outcome, Evaluation):
                     outcome = with_sources(outcome, each.tokens, answer.evidence, info.evidence)
                 outcomes.append(outcome)
             except BackendError as error:

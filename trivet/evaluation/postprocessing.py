@@ -20,10 +20,12 @@ from trivet.evaluation.preprocessing import PreprocessedExample, Refusal
 from trivet.evaluation.value_marks import mark_values
 from trivet.model.aggregate import Outputs
 from trivet.records import (
+    ContextName,
     ContextSentence,
     ContextVerdict,
     Evaluation,
     FailedEvaluation,
+    RagExample,
     SentenceVerdict,
     Span,
     TokenVerdict,
@@ -89,7 +91,7 @@ def to_evaluation(
         adherent=all(judged) if sentences else None,
         unsupported=unsupported,
         sentences=sentences,
-        contexts=_contexts(example.contexts, tokens, outputs, has_response),
+        contexts=_contexts(example, tokens, outputs, has_response),
         windows=len(layout.rows),
         window_size=layout.window_size,
         cut_question_tokens=layout.cut_question_tokens,
@@ -265,13 +267,14 @@ def _beside(
 
 
 def _contexts(
-    contexts: Sequence[str], tokens: TokenizedExample, outputs: Outputs, has_response: bool
+    example: RagExample, tokens: TokenizedExample, outputs: Outputs, has_response: bool
 ) -> tuple[ContextVerdict, ...]:
     """Return one verdict for each context, with its sentences that have a token."""
     counts = np.bincount(tokens.context_sentence, minlength=len(tokens.context_sentence_spans))
     relevance = _sentence_means(outputs.relevance_probs, "relevance_probs", tokens, counts)
     utilized = outputs.utilization_probs if has_response else None
     utilization = _sentence_means(utilized, "utilization_probs", tokens, counts)
+    contexts = example.contexts
     found: list[list[ContextSentence]] = [[] for _ in contexts]
     for number in np.flatnonzero(counts):
         span = tokens.context_sentence_spans[number]
@@ -289,8 +292,11 @@ def _contexts(
             _mean(s.relevance for s in sentences),
             _mean(s.utilization for s in sentences),
             tuple(sentences),
+            *name,
         )
-        for sentences in found
+        for sentences, name in zip(
+            found, example.context_names or (ContextName(),) * len(found), strict=True
+        )
     )
 
 

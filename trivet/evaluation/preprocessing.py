@@ -61,6 +61,7 @@ class Preprocessor:
     settings: WindowSettings  # window settings of the bundle
     max_characters: int = MAX_CHARACTERS  # maximum characters of a passage, question or response
     max_windows: int = MAX_WINDOWS  # maximum windows of one example
+    structured: bool = True  # as in ``data.tokenization.tokenize_examples``
 
     def preprocess(
         self,
@@ -86,11 +87,9 @@ class Preprocessor:
         accepted = [each for each in checked if isinstance(each, RagExample)]
         tokenized: Iterator[TokenizedExample | ExampleError]
         try:
-            tokenized = iter(
-                tokenize_examples(accepted, self.tokenizer, self.settings.layout.leads)
-            )
+            tokenized = iter(self._tokenize(accepted))
         except ExampleError:
-            tokenized = map(self._tokenize, accepted)
+            tokenized = map(self._tokenize_one, accepted)
         found: list[PreprocessedExample | Refusal] = []
         for example, each in zip(examples, checked, strict=True):
             if not isinstance(example, RagExample) or not isinstance(each, RagExample):
@@ -104,7 +103,9 @@ class Preprocessor:
             try:
                 layout = self.lay_out(tokens, allow_empty_contexts)
                 if not isinstance(example.contexts, tuple):
-                    example = replace(example, contexts=as_passages(example.contexts))
+                    texts, names = as_passages(example.contexts)
+                    names = example.context_names or names
+                    example = replace(example, contexts=texts, context_names=names)
                 found.append(PreprocessedExample(example, tokens, layout))
             except (ExampleError, WindowError) as error:
                 found.append(error)
@@ -128,7 +129,12 @@ class Preprocessor:
         """Refuse an example that cannot be evaluated, before it is tokenized; empty blank texts."""
         contexts = example.contexts
         if not isinstance(contexts, tuple):
-            contexts = as_passages(contexts)
+            contexts, _ = as_passages(contexts)
+        if example.context_names and len(example.context_names) != len(contexts):
+            raise ExampleError(
+                f"context_names are {len(example.context_names)} for {len(contexts)} contexts; "
+                "give one for each, or none"
+            )
         texts = {"question": example.question, "response": example.response}
         texts |= {f"contexts[{number}]": text for number, text in enumerate(contexts)}
         for name, text in texts.items():
@@ -157,10 +163,14 @@ class Preprocessor:
             example = replace(example, response="", response_sentences=None)
         return example
 
-    def _tokenize(self, example: RagExample) -> TokenizedExample | ExampleError:
+    def _tokenize(self, examples: Sequence[RagExample]) -> list[TokenizedExample]:
+        leads = self.settings.layout.leads
+        return tokenize_examples(examples, self.tokenizer, leads, structured=self.structured)
+
+    def _tokenize_one(self, example: RagExample) -> TokenizedExample | ExampleError:
         """Tokenize one example of a batch that was refused."""
         try:
-            return tokenize_examples([example], self.tokenizer, self.settings.layout.leads)[0]
+            return self._tokenize([example])[0]
         except ExampleError as error:
             return error
 

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, TypeAlias
 
 import trivet
-from trivet.data.logs.context_values import plain, read_contexts
+from trivet.data.logs.context_values import names_or_none, plain, read_contexts
 from trivet.data.logs.rows import RowReader
 from trivet.errors import BackendError, ExampleError, WindowError
 from trivet.records import Evaluation, FailedEvaluation, RagExample
@@ -182,7 +182,9 @@ def example(question: Any, contexts: Any, response: Any) -> RagExample:
             raise ExampleError(
                 f"{name} is a value of type {type(value).__name__}, not a string", code="bad_field"
             )
-    return RagExample(question or "", read_contexts(plain(contexts))[0], response or "")
+    passages, names = read_contexts(plain(contexts))
+    named = names_or_none(names)
+    return RagExample(question or "", passages, response or "", context_names=named)
 
 
 _MOST_EXAMPLES = 64  # of a batch

@@ -14,10 +14,11 @@ from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 
 import trivet
+from trivet.data.logs.conversation import Turns
 from trivet.errors import BackendError, ExampleError, WindowError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.postprocessing import with_support
-from trivet.records import Evaluation
+from trivet.records import Evaluation, FailedEvaluation
 from trivet.report.answer import rebuilt_texts
 from trivet.report.reasons import of_value
 from trivet.report.sources import find_sources
@@ -30,7 +31,15 @@ _INSTRUCTIONS = (
     "corrected. Scores are in [0, 1]; the model reads English."
 )
 _Question = Annotated[str, Field(description="Question of the user; may be empty.")]
-_Contexts = Annotated[list[str], Field(description="Retrieved passages.")]
+_Contexts = Annotated[
+    list[str | dict[str, Any]],
+    Field(description="Retrieved passages: texts, or objects with text, id and title."),
+]
+_Messages = Annotated[
+    list[dict[str, Any]],
+    Field(description="Chat messages with role and content; results of tools are the contexts."),
+]
+_Turns = Annotated[Turns, Field(description="Answers to judge: the last one, or all.")]
 _Response = Annotated[str, Field(description="Answer to judge.")]
 _Threshold = Annotated[
     float | None,
@@ -39,7 +48,7 @@ _Threshold = Annotated[
 
 
 def build_server(evaluator: Evaluator) -> MCPServer:
-    """Return a server with the tools ``evaluate``, ``relevance`` and ``explain``."""
+    """Return a server with its tools: two that evaluate, ``relevance`` and ``explain``."""
     server = MCPServer(
         "trivet", instructions=_INSTRUCTIONS, version=trivet.__version__, log_level="WARNING"
     )
@@ -58,13 +67,35 @@ def build_server(evaluator: Evaluator) -> MCPServer:
         threshold: _Threshold = None,
     ) -> dict[str, Any]:
         """Judge an answer: scores, unsupported spans (characters), and each sentence."""
-        verdict = await judge(question, contexts, response, threshold=threshold)
-        fields = verdict.to_dict()
-        kept = (*SCORES, "supported_share", "adherent", "threshold", "language", "unsupported")
-        found = {name: fields[name] for name in (*kept, "sentences")}
-        scores = ("relevance", "utilization")
-        contexts_found = [{name: own[name] for name in scores} for own in fields["contexts"]]
-        return {**found, "contexts": contexts_found}
+        return _fields(await judge(question, contexts, response, threshold=threshold))
+
+    @server.tool()
+    async def evaluate_messages(
+        messages: _Messages,
+        contexts: _Contexts | None = None,
+        turns: _Turns = "last",
+        threshold: _Threshold = None,
+    ) -> dict[str, Any]:
+        """Judge the last answer of a conversation, or each: one result for each, as of evaluate."""
+        try:
+            found = await asyncio.to_thread(
+                lambda: evaluator.evaluate_messages(
+                    messages, contexts=contexts, turns=turns, threshold=threshold
+                )
+            )
+        except (ExampleError, BackendError, WindowError) as error:
+            raise ToolError(str(error)) from error
+        failed = [each for each in found if isinstance(each, FailedEvaluation)]
+        if turns == "last" and failed:
+            raise ToolError(failed[0].message)
+        return {
+            "results": [
+                {"id": each.id, "error": each.message}
+                if isinstance(each, FailedEvaluation)
+                else {"id": each.id, **_fields(each)}
+                for each in found
+            ]
+        }
 
     @server.tool()
     async def relevance(question: _Question, contexts: _Contexts) -> dict[str, Any]:
@@ -90,6 +121,18 @@ def build_server(evaluator: Evaluator) -> MCPServer:
             raise ToolError(str(error)) from error
 
     return server
+
+
+def _fields(verdict: Evaluation) -> dict[str, Any]:
+    """Return what an assistant needs of a verdict."""
+    fields = verdict.to_dict()
+    kept = (*SCORES, "supported_share", "adherent", "threshold", "language", "unsupported")
+    found = {name: fields[name] for name in (*kept, "sentences")}
+    own = ("relevance", "utilization", "id", "title")
+    return {
+        **found,
+        "contexts": [{name: each[name] for name in own} for each in fields["contexts"]],
+    }
 
 
 def explanation(verdict: Evaluation) -> str:

@@ -313,12 +313,15 @@ def _shown_contexts(
     shown = []
     for number, text in enumerate(texts):
         scored = verdict.contexts[number] if number < len(verdict.contexts) else None
-        name = names[number] if number < len(names) else None
+        own = [scored.id, scored.title] if scored else []
+        if not any(own) and number < len(names):
+            own = [names[number]]
+        name = " · ".join((f"[{number + 1}]", *filter(None, own)))
         kept = text[: min(_MAX_CHARACTERS, left)]
         left -= len(kept)
         shown.append(
             ShownContext(
-                name=f"[{number + 1}]" if name is None else f"[{number + 1}] · {name}",
+                name=name,
                 relevance=scored.relevance if scored else None,
                 utilization=scored.utilization if scored else None,
                 parts=cut_context(kept, scored.sentences if scored else ()),

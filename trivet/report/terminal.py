@@ -137,7 +137,8 @@ def _contexts(contexts: Iterable[str], verdict: Evaluation) -> Table:
     pairs = zip(contexts, verdict.contexts, strict=True)
     for place, (text, context) in enumerate(pairs, start=1):
         shares = (number(context.relevance), number(context.utilization))
-        table.add_row(f"[{place}]", *shares, shortened(text))
+        name = " ".join((f"[{place}]", *filter(None, (context.id, context.title))))
+        table.add_row(shortened(name), *shares, shortened(text))
     return table
 
 

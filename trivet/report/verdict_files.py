@@ -16,6 +16,7 @@ from typing import Any
 
 from trivet.data.files.json_lines import Fields, parse_plain_line
 from trivet.data.logs.column_mapping import Columns, LogRow
+from trivet.data.logs.conversation import Turns
 from trivet.data.logs.log import Log, SourceRow
 from trivet.data.logs.recognition import read_rows
 from trivet.data.traces.trace_log import open_log
@@ -96,7 +97,10 @@ class VerdictFile:
     def _log_rows(self) -> Iterator[LogRow]:
         if self._log is None:
             return
-        columns = Columns(self.facts.mapping or None, (), "replace", format=self.facts.format)
+        facts = self.facts
+        columns = Columns(
+            facts.mapping or None, (), "replace", format=facts.format, turns=facts.turns
+        )
         try:
             log = open_log(self._log, self.facts.format, self.facts.encoding)
             yield from read_rows(log.rows(), columns)
@@ -180,6 +184,7 @@ class RunFacts:
     mapping: Mapping[str, str] | None = None
     format: str | None = None
     encoding: str | None = None
+    turns: Turns = "last"
     judge: tuple[str, ...] = ()  # hash of the bundle's manifest, and the precision
     errors: tuple[ErrorRates, ...] = ()  # of the judge on labelled answers
 
@@ -220,6 +225,7 @@ def read_run_facts(verdicts: Path) -> RunFacts:
         mapping={str(our): str(their) for our, their in _part(settings, "mapping").items()},
         format=settings["format"] if isinstance(settings.get("format"), str) else None,
         encoding=settings["encoding"] if isinstance(settings.get("encoding"), str) else None,
+        turns="all" if settings.get("turns") == "all" else "last",
         judge=(manifest, str(backend.get("precision"))),
         errors=_errors(bundle.get("errors")),
     )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from trivet.data.logs.column_mapping import read_metadata
-from trivet.data.logs.context_values import read_contexts, read_ids
+from trivet.data.logs.context_values import as_passages, read_contexts, read_ids
 from trivet.errors import ExampleError
 
 NO_LIST = '["' + "[" * 100_000 + '"'
@@ -59,13 +59,28 @@ def test_what_holds_no_passages_is_refused(value: Any, message: str) -> None:
 
 def test_ids_stand_in_the_objects_or_in_a_list() -> None:
     value = [{"text": "a", "id": 1, "title": "t"}, {"text": "b", "title": "t"}, {"text": "c"}]
-    assert read_contexts(value)[1] == ("1", "t", None)
+    assert read_contexts(value)[1] == (("1", "t"), (None, "t"), (None, None))
     assert read_ids(["x", None, 2.5], 3) == ("x", None, "2.5")
     assert read_ids('["x", 3]', 2) == ("x", "3")
     assert read_ids(None, 2) == read_ids("", 2) == (None, None)
     for bad in (["x"], "x", {"a": "b"}):
         with pytest.raises(ExampleError, match="one id for each of 2 contexts"):
             read_ids(bad, 2)
+
+
+def test_a_passage_is_named_by_its_members_or_its_metadata() -> None:
+    class Document:
+        page_content = "c"
+        id = "x"
+        metadata: ClassVar[dict[str, str]] = {"title": "Ferry"}
+
+    named = {"text": "a", "metadata": {"doc_id": 7, "title": "Mill"}}
+    empty = {"text": "b", "id": "", "title": ""}
+    assert as_passages([named, empty, Document()]) == (
+        ("a", "b", "c"),
+        (("7", "Mill"), (None, None), ("x", "Ferry")),
+    )
+    assert as_passages(["a", empty]) == (("a", "b"), ())
 
 
 def test_metadata_is_what_is_short_scalar_and_not_ours() -> None:

@@ -30,6 +30,7 @@ import copy
 import io
 import json
 import logging
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -68,9 +69,12 @@ def read(source: Path | str, format_: str | None = None, **mapping: str) -> list
 
 def texts(row: LogRow) -> tuple[str, tuple[str, ...], str] | str:
     example = row.example
-    if isinstance(example, FailedEvaluation):
-        return example.code
-    return example.question, example.contexts, example.response
+    return example.code if isinstance(example, FailedEvaluation) else shown(example)
+
+
+def shown(example: RagExample) -> tuple[str, tuple[str, ...], str]:
+    asked = re.sub(r"\n(assistant|user): .*", "", example.question)  # earlier turns
+    return asked, example.contexts, example.response
 
 
 def documents(name: str) -> list[Any]:
@@ -183,7 +187,7 @@ def test_parquet_with_nested_structs(tmp_path: Path, name: str) -> None:
     pandas = pytest.importorskip("pandas")
     found = list(read_examples(pandas.read_parquet(path)))
     examples = [each for each in found if isinstance(each, RagExample)]
-    assert [(each.question, each.contexts, each.response) for each in examples] == TEXTS
+    assert list(map(shown, examples)) == TEXTS
 
 
 def _without_empty(value: Any) -> Any:
@@ -227,11 +231,26 @@ def test_a_row_in_python_that_holds_several_is_refused() -> None:
     assert "row 1 holds 2 rows" in failed.message
 
 
-def test_a_conversation_that_ends_with_a_question_has_no_response(tmp_path: Path) -> None:
+def test_a_conversation_that_ends_with_a_question_has_its_last_answer(tmp_path: Path) -> None:
     first, second = documents("messages.jsonl")
-    second["messages"].append({"role": "user", "content": "And then?"})
     rows = read(write(tmp_path / "m.jsonl", [first, second]))
-    assert [texts(row) for row in rows] == [TEXTS[0], "missing_field"]
+    second["messages"].append({"role": "user", "content": "And then?"})
+    assert read(write(tmp_path / "m.jsonl", [first, second])) == rows
+    second["messages"] = second["messages"][:2]
+    rows = read(write(tmp_path / "m.jsonl", [first, second]))
+    assert texts(rows[1]) == "missing_field"
+
+
+def test_each_answer_of_a_conversation_may_be_a_row(tmp_path: Path) -> None:
+    file = write(tmp_path / "m.jsonl", documents("messages.jsonl"))
+    rows = list(read_rows(open_log(str(file)).rows(), Columns(turns="all")))
+    assert [row.number for row in rows] == [1, 2, 3, 4]
+    examples = [row.example for row in rows if isinstance(row.example, RagExample)]
+    assert [each.id for each in examples] == [
+        f"line-{line}-messages[{number}]" for line in (1, 2) for number in (2, 7)
+    ]
+    assert examples[0].contexts == ("Answer from what the tool finds.",)
+    assert examples[1].contexts == TEXTS[0][1]
 
 
 def test_a_system_message_holds_the_context_where_no_tool_does(tmp_path: Path) -> None:

@@ -84,6 +84,10 @@ def test_other_than_a_json_object_is_refused(raw: bytes, error_type: str, said: 
         ({"contexts": ["a", 5, 6]}, "contexts[1]: must be a string, or an object with its text"),
         ({"contexts": [{"text": 5}]}, "contexts[0].text: must be a string"),
         ({"contexts": [{"title": "a"}]}, "contexts[0].text: missing"),
+        (
+            {"contexts": [{"text": "a", "id": ""}]},
+            "contexts[0].id: String should have at least 1 char",
+        ),
         ({"contexts": [{"text": "a", "score": 1}]}, "contexts[0]: unknown: score; known: text, "),
         ({"contexts": [{"text": "a", "content": "b"}]}, "text and content mean the same"),
         ({"query": "When?"}, "body: question and query mean the same; keep one"),

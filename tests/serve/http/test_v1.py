@@ -15,7 +15,7 @@ from tests.serve.http.conftest import EXAMPLE, Asked, EvenBackend, Serve, refusa
 from trivet.data.logs.column_mapping import FIELD_NAMES
 from trivet.evaluation.evaluator import Evaluator
 from trivet.integrations.lettucedetect import HallucinationDetector
-from trivet.records import RagExample
+from trivet.records import Evaluation, RagExample
 from trivet.serve.http.metrics import Metrics
 from trivet.serve.http.request_models import ExampleBody, RequestOptions
 from trivet.serve.http.request_service import RequestService
@@ -60,7 +60,49 @@ def test_contexts_may_be_objects_with_ids(server: Asked, embedded: Evaluator) ->
     objects = [{"text": texts[0], "id": "d1"}, texts[1], {"page_content": texts[2], "title": "F"}]
     answer = server.post("/v1/evaluate", {**EXAMPLE, "contexts": objects}).json()
     assert answer.pop("context_ids") == ["d1", None, "F"]
-    assert answer == verdict_of(embedded, contexts=texts)
+    assert answer == verdict_of(embedded, contexts=objects)
+    names = [(each["id"], each["title"]) for each in answer["contexts"]]
+    assert names == [("d1", None), (None, None), (None, "F")]
+
+
+def test_the_answers_of_a_conversation_are_evaluated(server: Asked, embedded: Evaluator) -> None:
+    messages = [
+        {"role": "user", "content": "When was the bridge built?"},
+        {"role": "assistant", "content": "In 1884."},
+        {"role": "user", "content": "Of what?"},
+        {"role": "tool", "name": "search", "content": "The bridge was built of iron in 1884."},
+        {"role": "assistant", "content": "It is made of iron."},
+    ]
+    asked = {"messages": messages, "id": "c7", "threshold": 0.3}
+    answer = server.post("/v1/evaluate", asked).json()
+    assert answer.pop("context_ids") == ["search"]
+    (last,) = embedded.evaluate_messages(messages, id="c7", threshold=0.3)
+    assert isinstance(last, Evaluation)
+    assert answer == json.loads(last.to_json())
+    first, second = server.post("/v1/evaluate", {**asked, "turns": "all"}).json()["results"]
+    assert (first["id"], first["error"]["code"]) == ("c7-messages[1]", "empty_contexts")
+    assert second["id"] == "c7-messages[4]"
+    assert second["faithfulness"] == pytest.approx(answer["faithfulness"], abs=1e-4)
+    given = {**asked, "contexts": [{"text": "Iron.", "id": "d1"}]}
+    assert server.post("/v1/evaluate", given).json()["context_ids"] == ["d1"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"messages": [{"role": "user", "content": "When?"}]}, "none of 1 messages is an answer"),
+        ({"messages": [{"role": "critic", "content": "No."}]}, "messages[0].role is 'critic'"),
+        ({"messages": ["When?"]}, "messages[0]: must be an object"),
+        ({"messages": [], "turns": "first"}, "turns: "),
+        ({"messages": [], "question": "When?"}, "body: unknown: question; known: "),
+    ],
+)
+def test_a_wrong_conversation_is_refused(
+    server: Asked, change: dict[str, Any], message: str
+) -> None:
+    answer = server.post("/v1/evaluate", change)
+    assert answer.status_code == 422
+    assert message in answer.json()["error"]
 
 
 def test_without_a_response_only_relevance_is_evaluated(server: Asked, embedded: Evaluator) -> None:

@@ -17,12 +17,20 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
 from trivet.data.files.json_lines import Fields
-from trivet.data.logs.context_values import joined_parts, kind_of, plain, read_contexts, read_ids
+from trivet.data.logs.context_values import (
+    joined_parts,
+    kind_of,
+    names_or_none,
+    plain,
+    read_contexts,
+    read_ids,
+)
+from trivet.data.logs.conversation import Turn, Turns, read_turns
 from trivet.data.logs.log import SourceRow
-from trivet.data.logs.paths import MISSING, first_name, follow, is_path
+from trivet.data.logs.paths import MISSING, first_name, follow, is_path, parse_nested
 from trivet.data.logs.shapes import SHAPES, Shape
 from trivet.errors import DataError, ExampleError
-from trivet.records import FailedEvaluation, RagExample
+from trivet.records import ContextName, FailedEvaluation, RagExample
 
 FIELD_NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("id",),
@@ -70,6 +78,7 @@ class Columns:
         *,
         id_by_place: bool = True,
         format: str | None = None,  # noqa: A002
+        turns: Turns = "last",
     ) -> None:
         """Choose the columns.
 
@@ -80,6 +89,7 @@ class Columns:
             bad_unicode: Whether a lone surrogate is an error, or read as U+FFFD.
             id_by_place: Whether the place of a row without an id becomes its id.
             format: Name of the rows' shape, as in `SHAPES`; any other is that of a file.
+            turns: Answers of a conversation that are judged.
 
         Raises:
             DataError: ``mapping`` names an unknown field.
@@ -94,6 +104,7 @@ class Columns:
         self._metadata = None if metadata is None else tuple(metadata)
         self._bad_unicode = bad_unicode
         self._id_by_place = id_by_place
+        self._turns = turns
 
     def _take_shape(self, shape: Shape | None) -> None:
         chosen = {ours: (theirs,) for ours, theirs in self.mapping.items()}
@@ -145,7 +156,11 @@ class Columns:
         return used
 
     def read(self, row: SourceRow) -> LogRow:
-        """Read one row."""
+        """Read one row; of a conversation, its last judged answer."""
+        return self.read_turns(row)[-1]
+
+    def read_turns(self, row: SourceRow) -> list[LogRow]:
+        """Read one row: one for each judged answer of a conversation, else one."""
         name: str | None = None
         metadata: dict[str, Scalar] = {}
         try:
@@ -157,24 +172,60 @@ class Columns:
             values = {ours: self._values(by_name, ours) for ours in self._names}
             unused = VAGUE - values["contexts"].keys()
             metadata = read_metadata(row.fields, self._metadata, self._ours - unused)
-            if lacking := [ours for ours in REQUIRED if not values[ours]]:
+            turns = self._conversation(by_name, name)
+            lacking = [ours for ours in REQUIRED if not values[ours]]
+            if lacking and not turns:
                 raise ExampleError(self._lacks(lacking, by_name), code="missing_field")
-            texts, ids = read_contexts(_only(values["contexts"], "contexts"))
-            example = RagExample(
-                question=_text(_only(values["question"], "question"), "question"),
-                contexts=texts,
-                response=_text(_only(values["response"], "response"), "response"),
-                id=name,
-            )
-            if not any(ids):
-                ids = read_ids(_only(values["context_ids"], "context_ids"), len(texts))
-            if self._bad_unicode == "error":
-                _check_unicode(example)
+            examples = [self._example(values, name, turn) for turn in turns or (None,)]
         except ExampleError as error:
             failed = FailedEvaluation(name, error.code, f"{row.place}: {error}")
-            return LogRow(row.number, row.place, row.line, failed, metadata=metadata)
-        context_ids = ids if any(ids) else None
-        return LogRow(row.number, row.place, row.line, example, context_ids, metadata)
+            return [LogRow(row.number, row.place, row.line, failed, metadata=metadata)]
+        return [
+            LogRow(row.number, row.place, row.line, example, _ids(example), metadata)
+            for example in examples
+        ]
+
+    def _conversation(self, row: Mapping[str, list[Any]], name: str | None) -> list[Turn]:
+        """Return the judged answers of a row that holds a conversation."""
+        found = row.get(self.shape.messages) if self.shape and self.shape.messages else None
+        messages = parse_nested(plain(found[0])) if found else None
+        return [] if messages is None else read_turns(messages, turns=self._turns, id=name)
+
+    def _example(
+        self, values: Mapping[str, dict[str, list[Any]]], name: str | None, turn: Turn | None
+    ) -> RagExample:
+        """Return the example in the values of each field, and in an answer of a conversation."""
+        given = set(self._names)
+        if turn is not None and self.shape is not None:
+            given = {
+                ours
+                for ours, found in values.items()
+                if found and first_name(list(found)[-1]) != self.shape.messages
+            }
+        if turn is not None and "contexts" not in given:
+            texts, names = turn.example.contexts, turn.example.context_names
+        else:
+            texts, names = read_contexts(_only(values["contexts"], "contexts"))
+            if not any(map(any, names)):
+                ids = read_ids(_only(values["context_ids"], "context_ids"), len(texts))
+                names = tuple(ContextName(own) for own in ids)
+        written = {
+            ours: _text(_only(values[ours], ours), ours)
+            if turn is None or ours in given
+            else getattr(turn.example, ours)
+            for ours in ("question", "response")
+        }
+        named = name if turn is None else turn.example.id
+        example = RagExample(
+            written["question"],
+            texts,
+            written["response"],
+            named,
+            context_names=names_or_none(names),
+        )
+        if self._bad_unicode == "error":
+            _check_unicode(example)
+        return example
 
     def _values(self, row: Mapping[str, list[Any]], ours: str) -> dict[str, list[Any]]:
         """Return the values of a field by the names that hold it."""
@@ -212,6 +263,10 @@ class Columns:
             f"has no {' and no '.join(lacking)} (looked for {looked}; found {found}); name the "
             f"field{'s' * (len(lacking) > 1)} with {maps}, in Python with mapping={{{python}}}"
         )
+
+
+def _ids(example: RagExample) -> tuple[str | None, ...] | None:
+    return tuple(own.id or own.title for own in example.context_names) or None
 
 
 def _by_name(fields: Fields) -> dict[str, list[Any]]:

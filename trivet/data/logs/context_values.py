@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from trivet.errors import ExampleError
+from trivet.records import ContextName, RagExample
 
 CONTEXT_TEXT_NAMES = ("text", "page_content", "content", "passage")
 """Names of the text in a context that is an object."""
@@ -18,8 +19,8 @@ CONTEXT_TEXT_NAMES = ("text", "page_content", "content", "passage")
 _TEXT_ATTRIBUTES = ("page_content", "content", "text", "context")
 # of the objects of LangChain, Haystack, LlamaIndex and DeepEval
 
-CONTEXT_ID_NAMES = ("id", "doc_id", "document_id", "chunk_id", "title")
-"""Names of its id; the first that it has counts."""
+CONTEXT_ID_NAMES = ("id", "doc_id", "document_id", "chunk_id")
+"""Names of its id; the first that it has counts. Its title is under ``title``."""
 
 _INSIDE = ("kwargs", "data", "document", "node", "content")
 # members of an object that hold the passage itself, as tools serialize theirs
@@ -28,11 +29,13 @@ _NESTED_TEXT_NAMES = (*CONTEXT_TEXT_NAMES, "pagecontent")
 _NESTED_ID_NAMES = (*CONTEXT_ID_NAMES, "id_", "node_id")
 
 _NO_QUOTE = re.compile(r"[^'\"]*")
-_TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
+TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 _LITERAL = re.compile(r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"", re.DOTALL)
 
-Contexts = tuple[tuple[str, ...], tuple[str | None, ...]]
-"""Texts, and the id of each."""
+Contexts = tuple[tuple[str, ...], tuple[ContextName, ...]]
+"""Texts, and the name of each."""
+
+_NO_NAME = ContextName()
 
 
 def plain(value: Any) -> Any:
@@ -56,11 +59,14 @@ def _text_object(item: Any) -> Any:
         return item
     texts = (getattr(item, name, None) for name in _TEXT_ATTRIBUTES)
     text = next((text for text in texts if isinstance(text, str)), None)
-    return item if text is None else {"text": text}
+    if text is None:
+        return item
+    named = {name: getattr(item, name, None) for name in (*_NESTED_ID_NAMES, "title", "metadata")}
+    return {"text": text} | {name: value for name, value in named.items() if value is not None}
 
 
-def as_passages(contexts: object) -> tuple[str, ...]:
-    """Return the texts of contexts; one string is one passage.
+def as_passages(contexts: object) -> Contexts:
+    """Return the texts of contexts and their names; one string is one passage.
 
     A context is a string, or an object with its text: a dictionary, or a document of LangChain,
     LlamaIndex, Haystack or DeepEval. What has no text stays as it is.
@@ -69,18 +75,35 @@ def as_passages(contexts: object) -> tuple[str, ...]:
         ExampleError: They are neither a list nor a string, or a dictionary has no text.
     """
     if isinstance(contexts, str):
-        return (contexts,)
+        return (contexts,), ()
     is_text = isinstance(contexts, bytes | Mapping) or _text_object(contexts) is not contexts
     if is_text or not isinstance(contexts, Iterable):
         raise ExampleError(
             f"contexts must be a list of passages, not {type(contexts).__name__}; "
             "write contexts=[text]"
         )
-    objects = map(_text_object, contexts)
-    return tuple(
-        _context(each, index)[0] if isinstance(each, Mapping) else each
-        for index, each in enumerate(objects)
-    )
+    pairs = [
+        _context(each, index) if isinstance(each, Mapping) else (each, _NO_NAME)
+        for index, each in enumerate(map(_text_object, contexts))
+    ]
+    return tuple(text for text, _ in pairs), names_or_none(name for _, name in pairs)
+
+
+def named_example(
+    question: str,
+    contexts: object,
+    response: str,
+    id: str | None = None,  # noqa: A002
+) -> RagExample:
+    """Return an example of contexts of any kind; errors as of `as_passages`."""
+    texts, names = as_passages(contexts)
+    return RagExample(question, texts, response, id, context_names=names)
+
+
+def names_or_none(names: Iterable[ContextName]) -> tuple[ContextName, ...]:
+    """Return the names of contexts as an example holds them: empty if none has one."""
+    found = tuple(names)
+    return found if any(any(name) for name in found) else ()
 
 
 def read_contexts(value: Any) -> Contexts:
@@ -96,7 +119,7 @@ def read_contexts(value: Any) -> Contexts:
     if value is None or value == "":
         return (), ()
     if isinstance(value, str):
-        return (value,), (None,)
+        return (value,), (_NO_NAME,)
     if not isinstance(value, list | tuple):
         raise ExampleError(
             f"contexts is {kind_of(value)}, not a list of strings or one string", code="bad_field"
@@ -133,14 +156,16 @@ def joined_parts(value: Any) -> Any:
         item["text"]
         for item in value
         if isinstance(item, Mapping)
-        and item.get("type") in _TEXT_PARTS
+        and item.get("type") in TEXT_PARTS
         and isinstance(item.get("text"), str)
     ]
     return "\n".join(texts) if len(texts) == len(value) else value
 
 
-def passage(item: Any, *, nested: bool = False) -> tuple[str | None, str | None]:
-    """Return the text and the id of a passage: a string, or an object that holds them.
+def passage(item: Any, *, nested: bool = False) -> tuple[str | None, ContextName]:
+    """Return the text and the name of a passage: a string, or an object that holds them.
+
+    Its metadata may hold the name.
 
     Args:
         item: Passage.
@@ -149,26 +174,33 @@ def passage(item: Any, *, nested: bool = False) -> tuple[str | None, str | None]
     if isinstance(item, list | tuple):
         item = joined_parts(item)
     if isinstance(item, str):
-        return item, None
+        return item, _NO_NAME
     if not isinstance(item, Mapping):
-        return None, None
+        return None, _NO_NAME
     members = {name.lower(): value for name, value in item.items() if isinstance(name, str)}
     text_names = _NESTED_TEXT_NAMES if nested else CONTEXT_TEXT_NAMES
     texts = (members[name] for name in text_names if isinstance(members.get(name), str))
-    names = (
-        _name(members.get(name)) for name in (_NESTED_ID_NAMES if nested else CONTEXT_ID_NAMES)
-    )
-    text, own = next(texts, None), next((name for name in names if name is not None), None)
+    text, own = next(texts, None), _own_name(members, nested)
     inner = next(
         (members[name] for name in _INSIDE if isinstance(members.get(name), Mapping)), None
     )
     if text is not None or inner is None:
         return text, own
     text, name = passage(inner, nested=True)
-    return text, own if name is None else name
+    return text, ContextName(name.id or own.id, name.title or own.title)
 
 
-def _context(item: Any, index: int) -> tuple[str, str | None]:
+def _own_name(members: Mapping[str, Any], nested: bool) -> ContextName:
+    """Return the name that the members of an object, or of its metadata, give it."""
+    metadata = members.get("metadata")
+    places = (members, metadata) if isinstance(metadata, Mapping) else (members,)
+    id_names = _NESTED_ID_NAMES if nested else CONTEXT_ID_NAMES
+    ids = (_name(place.get(name)) for place in places for name in id_names)
+    titles = (_name(place.get("title")) for place in places)
+    return ContextName(next(filter(None, ids), None), next(filter(None, titles), None))
+
+
+def _context(item: Any, index: int) -> tuple[str, ContextName]:
     text, name = passage(item)
     if text is not None:
         return text, name

@@ -48,22 +48,25 @@ class Reading:
         ]
 
     def read(self, record: SourceRow) -> list[LogRow]:
-        """Return the rows inside of a record, mapped."""
-        return [self.columns.read(row) for row in self.rows(record)]
+        """Return the rows inside of a record, mapped; of a conversation, each judged answer."""
+        return [each for row in self.rows(record) for each in self.columns.read_turns(row)]
 
 
-def read_rows(rows: Iterable[SourceRow], columns: Columns) -> Iterator[LogRow]:
+def read_rows(
+    rows: Iterable[SourceRow], columns: Columns, *, at_once: bool = False
+) -> Iterator[LogRow]:
     """Map the columns of rows, lazily and in order.
 
     A row must have a question, contexts and a response; ``null`` or an empty string means that
     there is none. The id of a row without one is its place: ``line-3``. A file of which no first
-    row is readable by plain names is read in the shape that most of them have.
+    row is readable by plain names is read in the shape that most of them have, or ``at_once`` in
+    that of the first record.
 
     Raises:
         DataError: None of the first rows has all columns, or none of them can be read at all: this
             is probably another kind of log. Or they have two shapes.
     """
-    read = _recognised(rows, columns)
+    read = _recognised(rows, columns, at_once)
     first: list[LogRow] = []
     failures: list[FailedEvaluation] = []
     for row in itertools.islice(read, _FIRST_ROWS):
@@ -80,7 +83,7 @@ def read_rows(rows: Iterable[SourceRow], columns: Columns) -> Iterator[LogRow]:
     return itertools.chain(first, read)
 
 
-def _recognised(rows: Iterable[SourceRow], columns: Columns) -> Iterator[LogRow]:
+def _recognised(rows: Iterable[SourceRow], columns: Columns, at_once: bool) -> Iterator[LogRow]:
     """Yield the rows of each file in the shape that its own first records have."""
     said, added = "", 0  # rows that records held beyond one each
     for file, records in itertools.groupby(rows, key=lambda row: row.file):
@@ -94,7 +97,7 @@ def _recognised(rows: Iterable[SourceRow], columns: Columns) -> Iterator[LogRow]
                     reading = Reading(columns) if is_plain(record, columns) else None
                 else:
                     reading = choose([record], columns)
-                if reading is not None:
+                if reading is not None or (at_once and not isinstance(record.fields, ExampleError)):
                     break
         except DataError as error:  # the rows before are evaluated
             broken = error

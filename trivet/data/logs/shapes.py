@@ -24,12 +24,15 @@ class Shape:
         rows: Path to the rows inside a record, such as ``results.results[]``; "" if the record is
             the row, ``{}`` if its members are columns. Members of the objects around a row count as
             its own.
+        messages: Column of a conversation, whose answers `trivet.data.logs.conversation` reads in
+            place of the fields whose paths begin with it.
     """
 
     name: str
     title: str
     fields: Mapping[str, Paths] = field(default_factory=dict)
     rows: str = ""
+    messages: str = ""
 
 
 COLUMNS = "{}"
@@ -172,28 +175,29 @@ SHAPES: Mapping[str, Shape] = {
         Shape(
             "messages",
             "chat messages",
-            {
+            messages="messages",
+            fields={
                 "question": ("messages[role|type=user|human][-1].content",),
                 "contexts": (
                     *("contexts", "context", "documents", "retrieved_contexts"),
                     "messages[role|type=tool][].content",
                     "messages[role|type=system|developer][].content",
                 ),
-                "response": (_MESSAGE,),
-                "context_ids": ("messages[role|type=tool][].name",),
+                "response": ("messages[role|type=assistant|ai|model][-1].content",),
             },
         ),
         Shape(
             "sharegpt",
             "conversations in ShareGPT's form",
-            {
+            messages="conversations",
+            fields={
                 "question": ("conversations[from=human|user][-1].value",),
                 "contexts": (
                     *("contexts", "context", "documents"),
                     "conversations[from=tool|observation|function_response][].value",
                     "conversations[from=system][].value",
                 ),
-                "response": ("conversations[-1][from=gpt|assistant].value",),
+                "response": ("conversations[from=gpt|assistant][-1].value",),
             },
         ),
         Shape(

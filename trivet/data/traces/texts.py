@@ -53,7 +53,8 @@ def documents_in(value: Any) -> tuple[Document, ...]:
             value = parse_nested(value[name])
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()
-    return tuple(Document(*passage(item, nested=True)) for item in value)
+    found = (passage(item, nested=True) for item in value)
+    return tuple(Document(text, name.id or name.title) for text, name in found)
 
 
 def documents_among(given: Any, returned: Any, metadata: Any = None) -> tuple[Document, ...]:

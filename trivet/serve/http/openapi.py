@@ -35,7 +35,7 @@ _NO_BODY_REFUSALS = ("unauthorized", "not_found", "method_not_allowed", "client_
 EXAMPLES: dict[str, Any] = json.loads(
     (resources.files("trivet.serve.http") / "examples.json").read_text(encoding="utf-8")
 )
-"""Requests and their answers, with made-up numbers."""
+"""Requests and their answers."""
 
 Named: TypeAlias = tuple[tuple[str, dict[str, Any]], ...]
 
@@ -76,13 +76,14 @@ ROUTES: tuple[RouteFacts, ...] = (
     RouteFacts(
         "POST",
         "/v1/evaluate",
-        "Evaluate one example or several.",
+        "Evaluate one example or several, or a conversation.",
         response_models.Verdict | response_models.ManyAnswer,
         EvaluateBody,
         (("one", EXAMPLES["evaluate_one"]), ("many", EXAMPLES["evaluate_many"])),
         (("one", EXAMPLES["verdict"]), ("many", EXAMPLES["many"])),
         "Offsets count Unicode code points. In a request with several examples, a failed one has "
-        "an error in its place, and the status is 200; a single failed example is refused.",
+        "an error in its place, and the status is 200; a single failed example is refused. Of a "
+        "conversation, the last answer is evaluated as one, with turns=all each as several.",
     ),
     RouteFacts(
         "POST",
@@ -303,7 +304,7 @@ def _add_limits(parts: Mapping[str, dict[str, Any]], settings: ServerSettings) -
     )
     limits["contexts"] = "maxItems", settings.max_contexts
     limits["examples"] = "maxItems", settings.max_examples
-    evaluated = ("EvaluateOne", "EvaluateMany", "ExampleBody")
+    evaluated = ("EvaluateOne", "EvaluateMany", "EvaluateMessages", "ExampleBody")
     others = ("RelevanceBody", "StreamBody", "LettuceDetectBody")
     for name in (*evaluated, *others, "ClassifyBody", "ClassifyParameters"):
         for field, about in parts[name]["properties"].items():

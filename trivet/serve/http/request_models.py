@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Annotated, Any, Self, TypeAlias, TypeVar
 
 from pydantic import (
@@ -26,10 +27,11 @@ from pydantic import (
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from trivet.data.logs.column_mapping import FIELD_NAMES
-from trivet.data.logs.context_values import CONTEXT_ID_NAMES, CONTEXT_TEXT_NAMES
+from trivet.data.logs.context_values import CONTEXT_ID_NAMES, CONTEXT_TEXT_NAMES, names_or_none
+from trivet.data.logs.conversation import Turns, read_turns
 from trivet.errors import plain_fault
 from trivet.evaluation.sentence_reader import StreamWindows
-from trivet.records import RagExample
+from trivet.records import ContextName, RagExample
 from trivet.serve.http.errors import RequestError
 
 T = TypeVar("T")
@@ -37,6 +39,7 @@ T = TypeVar("T")
 _SHOWN_FAULTS, _SHOWN_NAMES, _SHOWN_LETTERS = 5, 5, 40
 # The tags of a union appear in the place of a fault; parentheses mark them as no fields.
 _TEXT, _OBJECT, _ONE, _MANY = "(text)", "(object)", "(one)", "(many)"
+_MESSAGES = "(messages)"
 _MAX_ID_CHARACTERS = 1000
 
 
@@ -82,11 +85,12 @@ def _field_names(model: type[Body]) -> dict[str, str]:
     return names
 
 
-def _named(names: Iterable[str], description: str) -> Any:
+def _named(names: Iterable[str], description: str, default: Any = ...) -> Any:
     """Return a field with several names, of which the first is the canonical one."""
     first, *others = names
     also = f" Also accepted as {', '.join(others)}." if others else ""
-    return Field(validation_alias=AliasChoices(first, *others), description=description + also)
+    aliases = AliasChoices(first, *others)
+    return Field(default, validation_alias=aliases, description=description + also)
 
 
 class ContextObject(Body):
@@ -95,12 +99,18 @@ class ContextObject(Body):
     text: str = _named(CONTEXT_TEXT_NAMES, "Text of the passage.")
     id: str | None = Field(
         default=None,
-        validation_alias=AliasChoices(*(name for name in CONTEXT_ID_NAMES if name != "title")),
+        validation_alias=AliasChoices(*CONTEXT_ID_NAMES),
+        min_length=1,
         max_length=_MAX_ID_CHARACTERS,
-        description="Id of the context; returned in context_ids.",
+        description="Id of the context; returned with its verdict, and cited as [id].",
     )
     title: str | None = Field(
-        default=None, max_length=_MAX_ID_CHARACTERS, description="Used where the id is missing."
+        default=None,
+        max_length=_MAX_ID_CHARACTERS,
+        description="Title of the context; returned with its verdict, and cited as [title].",
+    )
+    metadata: dict[str, Any] | None = Field(
+        default=None, description="What else is known about the context; not read."
     )
 
 
@@ -156,7 +166,8 @@ class ExampleBody(Body):
 
     def example(self) -> RagExample:
         """Return the example for the evaluator."""
-        return RagExample(self.question, texts(self.contexts), self.response, self.id)
+        passages, named = texts(self.contexts), names(self.contexts)
+        return RagExample(self.question, passages, self.response, self.id, context_names=named)
 
 
 class RequestOptions(Body):
@@ -177,6 +188,29 @@ class _Examples(Body):
 
 class EvaluateMany(RequestOptions, _Examples):
     """Several examples to evaluate; one that fails has an error in its place."""
+
+
+class EvaluateMessages(RequestOptions):
+    """A conversation, of which the last answer is evaluated, or each."""
+
+    messages: list[dict[str, Any]] = Field(
+        description="Chat messages with role and content. The question is the user's last message "
+        "before the answer, with the earlier turns; contexts are the results of tools, or the "
+        "system's messages where there is none."
+    )
+    contexts: Contexts = _named(
+        FIELD_NAMES["contexts"], "Passages in place of the messages' own.", default=[]
+    )
+    turns: Annotated[Turns, Field(description="Answers that are evaluated.")] = "last"
+    id: ExampleId = None
+
+    def examples(self) -> list[RagExample]:
+        """Return the example of each answer; raises ``ExampleError`` if the messages are wrong."""
+        read = [each.example for each in read_turns(self.messages, None, self.turns, self.id)]
+        if "contexts" not in self.model_fields_set:
+            return read
+        passages, named = texts(self.contexts), names(self.contexts)
+        return [replace(each, contexts=passages, context_names=named) for each in read]
 
 
 class RelevanceBody(Body):
@@ -218,7 +252,7 @@ class StreamBody(RequestOptions, ExampleBody):
 
     def example(self) -> RagExample:
         """Return the example without a response."""
-        return RagExample(self.question, texts(self.contexts), "", self.id)
+        return replace(super().example(), response="")
 
 
 class LettuceDetectBody(Body):
@@ -246,14 +280,18 @@ class ClassifyBody(Body):
     parameters: ClassifyParameters = Field(description="Context, question and options.")
 
 
-def _one_or_many(value: Any) -> str:
-    many = isinstance(value, EvaluateMany) or (isinstance(value, dict) and "examples" in value)
-    return _MANY if many else _ONE
+def _kind_of_request(value: Any) -> str:
+    if isinstance(value, EvaluateMany) or (isinstance(value, dict) and "examples" in value):
+        return _MANY
+    is_talk = isinstance(value, dict) and "messages" in value
+    return _MESSAGES if is_talk or isinstance(value, EvaluateMessages) else _ONE
 
 
 EvaluateBody: TypeAlias = Annotated[
-    Annotated[EvaluateOne, Tag(_ONE)] | Annotated[EvaluateMany, Tag(_MANY)],
-    Discriminator(_one_or_many),
+    Annotated[EvaluateOne, Tag(_ONE)]
+    | Annotated[EvaluateMany, Tag(_MANY)]
+    | Annotated[EvaluateMessages, Tag(_MESSAGES)],
+    Discriminator(_kind_of_request),
 ]
 
 
@@ -262,10 +300,17 @@ def texts(contexts: Iterable[str | ContextObject]) -> tuple[str, ...]:
     return tuple(item if isinstance(item, str) else item.text for item in contexts)
 
 
+def names(contexts: Iterable[str | ContextObject]) -> tuple[ContextName, ...]:
+    """Return the name of each context; none if no context has one."""
+    return names_or_none(
+        ContextName() if isinstance(item, str) else ContextName(item.id, item.title or None)
+        for item in contexts
+    )
+
+
 def context_ids(contexts: Iterable[str | ContextObject]) -> list[str | None] | None:
-    """Return the id of each context; ``None`` if no context has one."""
-    ids = [None if isinstance(item, str) else item.id or item.title for item in contexts]
-    return ids if any(ids) else None
+    """Return the id, else the title, of each context; ``None`` if no context has one."""
+    return [own.id or own.title for own in names(contexts)] or None
 
 
 def parser(body: Any) -> Callable[[bytes], Any]:

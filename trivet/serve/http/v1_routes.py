@@ -6,16 +6,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from trivet.errors import ExampleError
 from trivet.evaluation.postprocessing import lettucedetect_spans
-from trivet.records import RagExample
+from trivet.records import FailedEvaluation, RagExample
+from trivet.serve.http.errors import failure_error
 from trivet.serve.http.health import constant_route
 from trivet.serve.http.request_models import (
     EvaluateBody,
     EvaluateMany,
+    EvaluateMessages,
     LettuceDetectBody,
     RelevanceBody,
     RequestOptions,
     context_ids,
+    names,
     parser,
     texts,
 )
@@ -30,6 +34,8 @@ def v1_routes(service: RequestService, info: InfoAnswer) -> list[Route]:
 
     async def evaluate(request: Request) -> Response:
         body = await service.read(request, parse_evaluate)
+        if isinstance(body, EvaluateMessages):
+            return await conversation(request, body)
         if not isinstance(body, EvaluateMany):
             predictions, verdict = await service.evaluate_one(request, body.example(), body)
             return await service.respond(
@@ -43,9 +49,25 @@ def v1_routes(service: RequestService, info: InfoAnswer) -> list[Route]:
             predictions, lambda: {"results": list(map(result_fields, predictions.results, ids))}
         )
 
+    async def conversation(request: Request, body: EvaluateMessages) -> Response:
+        try:
+            examples = body.examples()
+        except ExampleError as error:
+            raise failure_error(FailedEvaluation.of(error, body.id)) from None
+        service.check_number(len(examples))
+        ids = [[own.id or own.title for own in each.context_names] or None for each in examples]
+        if body.turns == "last":
+            predictions, verdict = await service.evaluate_one(request, examples[0], body)
+            return await service.respond(predictions, lambda: result_fields(verdict, ids[0]))
+        predictions = await service.evaluate(request, examples, body)
+        return await service.respond(
+            predictions, lambda: {"results": list(map(result_fields, predictions.results, ids))}
+        )
+
     async def relevance(request: Request) -> Response:
         body = await service.read(request, parse_relevance)
-        example = RagExample(body.question, texts(body.contexts), "", body.id)
+        passages, named = texts(body.contexts), names(body.contexts)
+        example = RagExample(body.question, passages, "", body.id, context_names=named)
         predictions, verdict = await service.evaluate_one(request, example, _timed(body))
         return await service.respond(
             predictions, lambda: relevance_fields(verdict, context_ids(body.contexts))

@@ -1,0 +1,108 @@
+"""JSON and tables are read as lines, and every character keeps its place."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trivet.data.structured_text import StructuredText, read_structure
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def sentences(text: str, found: StructuredText) -> list[str]:
+    return [text[span.start : span.end] for span in found.sentences]
+
+
+def test_json_is_read_by_its_keys() -> None:
+    place = {"wifi": "free", "open_on": {"Monday": "9-17"}, "tags": ["a", "b"], "stars": 4.5}
+    text = json.dumps({"name": 'Caf\u00e9 "X"', "place": place, "note": "Good. Not cheap."})
+    found = read_structure(text)
+    assert found is not None
+    assert found.read.splitlines() == [
+        'name: Caf\u00e9 "X"',
+        "place wifi: free",
+        "place open on Monday: 9-17",
+        "place tags: a, b",
+        "place stars: 4.5",
+        "note: Good. Not cheap.",
+    ]
+    assert sentences(text, found) == [
+        '"name": "Caf\\u00e9 \\"X\\""',
+        '"wifi": "free"',
+        '"Monday": "9-17"',
+        '"tags": ["a", "b"]',
+        '"stars": 4.5',
+        '"note": "Good.',
+        'Not cheap."',
+    ]
+    at = found.read.index("9-17")
+    ((start, end),) = found.place(np.asarray([[at, at + 4]])).tolist()
+    assert text[start:end] == "9-17"
+
+
+def test_the_cells_of_a_table_are_read_after_their_headers() -> None:
+    text = "Our prices.\n\n| Item | Price |\n|---|--:|\n| Tea | 3 |\n| Milk | |\n\nThat is all."
+    found = read_structure(text)
+    assert found is not None
+    assert found.read.splitlines() == [
+        "Our prices.",
+        "Item, Price",
+        "Item: Tea, Price: 3",
+        "Item: Milk, Price: ",
+        "That is all.",
+    ]
+    assert sentences(text, found)[2] == "Tea | 3"
+    tabs = read_structure("Item\tPrice\nTea\t3\n")
+    assert tabs is not None
+    assert tabs.read == "Item, Price\nItem: Tea, Price: 3\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "The mill is old.", "[1] The mill.", "{", "[]", "{}", '{"a": 1} {"b": 2}'),
+        *("a | b\nc | d", "|---|---|", "one\ttab", "a\tb\nno tab", "[" * 100_000 + "]" * 100_000),
+    ],
+)
+def test_other_texts_are_read_as_they_are(text: str) -> None:
+    assert read_structure(text) is None
+
+
+def check(text: str, found: StructuredText) -> None:
+    assert len(found.places) == len(found.read)
+    assert (np.diff(found.places[:, 0]) >= 0).all()
+    assert (found.places[:, 0] <= found.places[:, 1]).all()
+    assert found.places.max(initial=0) <= len(text)
+    reached = 0
+    for span in found.sentences:
+        assert reached <= span.start <= span.end <= len(text)
+        reached = span.end
+
+
+@given(VALUES, st.sampled_from([None, 1]))
+def test_every_character_of_json_has_a_place_in_order(value: Any, indent: int | None) -> None:
+    text = json.dumps(value, indent=indent)
+    found = read_structure(text)
+    assert (found is None) is (not isinstance(value, list | dict) or not value)
+    if found is not None:
+        check(text, found)
+
+
+@given(st.text(alphabet="ab |-\t\n:.\\"))
+def test_every_character_of_a_table_has_a_place_in_order(text: str) -> None:
+    found = read_structure(text)
+    if found is not None:
+        check(text, found)
+        copied = [n for n, (start, end) in enumerate(found.places.tolist()) if start < end]
+        for n in copied:
+            assert text[found.places[n, 0]] == found.read[n]
