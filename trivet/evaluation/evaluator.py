@@ -6,14 +6,7 @@ import asyncio
 import contextlib
 import functools
 import os
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterable,
-    Generator,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -35,13 +28,7 @@ from trivet.errors import BackendError
 from trivet.evaluation.answer_stream import AnswerStream
 from trivet.evaluation.correction import Correction, CorrectionMode, correct
 from trivet.evaluation.evidence import with_sources
-from trivet.evaluation.job import (
-    EvaluationJob,
-    InferenceJob,
-    Reading,
-    WorkerPool,
-    prefetch,
-)
+from trivet.evaluation.job import EvaluationJob, InferenceJob, Reading, WorkerPool, prefetch
 from trivet.evaluation.options import check_options, check_threshold
 from trivet.evaluation.packing import BatchLimits, WindowAccumulator
 from trivet.evaluation.postprocessing import to_evaluation, to_token_verdicts
@@ -309,17 +296,9 @@ class Evaluator:
     ) -> Correction:
         """Correct a response without an LLM; arguments and errors as in ``evaluate``.
 
-        Args:
-            question: Question; may be empty.
-            contexts: Retrieved passages.
-            response: Response to correct.
-            mode: ``drop`` leaves unsupported sentences out; ``quote`` keeps them, each with the
-                context sentence that shares most words with it in brackets.
-            threshold: As in ``evaluate``.
-
-        Raises:
-            BackendError: The bundle has no support head.
-            ValueError: ``mode`` is unknown.
+        ``drop`` leaves unsupported sentences out; ``quote`` keeps them, each with the context
+        sentence that shares most words with it in brackets. Any other ``mode`` is a ``ValueError``,
+        and a bundle without a support head a ``BackendError``.
         """
         example = named_example(question, contexts, response)
         verdict = self.begin([example], threshold=threshold).only(to_evaluation)
