@@ -41,7 +41,7 @@ class ContextSpan:
 
 
 class ContextName(NamedTuple):
-    """What a passage is called: its id and its title."""
+    """Names of a passage: its id and its title."""
 
     id: str | None = None
     title: str | None = None

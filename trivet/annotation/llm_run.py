@@ -23,7 +23,7 @@ _AHEAD = 4  # items that are worked on for each call at once
 
 
 class Foreseen(NamedTuple):
-    """What a job would ask."""
+    """Requests that a job would make."""
 
     asked: int
     unusable: int
@@ -36,7 +36,7 @@ class Foreseen(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What a job wrote and spent."""
+    """Rows that a job wrote, and its costs."""
 
     tally: JobTally
     usage: Usage

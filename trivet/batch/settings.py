@@ -82,7 +82,7 @@ _Encoding = Annotated[str | None, _rare("Encoding; default: as it looks.", metav
 
 @dataclass(frozen=True)
 class Reading:
-    """How the file of a log is read: names of its fields by ours, format and encoding."""
+    """Reading of a log: names of its fields by ours, format and encoding."""
 
     mapping: _Mapping = field(default_factory=dict)
     format: _Format = None

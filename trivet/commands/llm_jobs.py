@@ -1,4 +1,4 @@
-"""What commands that call a language model print, and their exit codes."""
+"""Output and exit codes of the commands that call a language model."""
 
 from __future__ import annotations
 

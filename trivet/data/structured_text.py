@@ -28,7 +28,7 @@ _RULE = re.compile(r"\s*\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?")
 
 @dataclass(frozen=True, slots=True)
 class StructuredText:
-    """How a text is read.
+    """Form in which a text is read.
 
     Attributes:
         read: Text for the tokenizer.

@@ -1,4 +1,4 @@
-"""What adapters share: judges, their verdicts under common names, rows, and batches of requests."""
+"""Parts that adapters share: judges, their verdicts under common names, rows, and batches of requests."""
 
 from __future__ import annotations
 
