@@ -1,4 +1,4 @@
-"""Parts that adapters share: judges, their verdicts by common names, rows, batches of requests.
+"""Parts that adapters share: judges, their verdicts by common names, rows, batches of requests."""
 
 from __future__ import annotations
 
