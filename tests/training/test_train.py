@@ -39,8 +39,8 @@ def test_a_run_ends_in_a_bundle_that_has_learnt_its_four_examples(
     info = bundle.info
     assert (info.window.size, info.window.stride_overlap) == (64, 0)
     assert info.heads == ("support", "relevance", "utilization")
-    assert vars(info.thresholds).keys() == {"sentence", "span"}
-    assert all(0 < value < 1 for value in vars(info.thresholds).values())
+    assert info.thresholds is not None
+    assert 0 < info.thresholds.sentence < 1 and 0 < info.thresholds.span < 1
     assert [(item.name, item.rows) for item in info.training.data] == [("tiny", 24)]
     assert str(tmp_path) not in (folder / "encoder.json").read_text(encoding="utf-8")
 
@@ -115,7 +115,7 @@ def test_everything_that_can_be_switched_on_works_together(
     logged = log_of(tmp_path)
     assert {line["learned_weight/support"] for line in logged} - {"", "1.0"}, "it has moved"
     cosine = "gradient_cosine/relevance_utilization"
-    assert [line["step"] for line in logged if line[cosine]] == ["0", "2", "4", "6", "8", "10"]
+    assert [line["step"] for line in logged if line[cosine]] == ["0", "2", "4"]
     assert all(-1.001 <= float(line[cosine]) <= 1.001 for line in logged if line[cosine])
     for head in ("support", "relevance", "utilization"):
         assert all(float(line[f"head/{head}"]) >= 0 for line in logged if line[f"head/{head}"])
