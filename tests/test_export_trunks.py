@@ -25,7 +25,7 @@ from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk
 
 # Two layers an encoder, four integer matmuls a layer: projections, output, widen, narrow.
-OVERLAP: dict[str, float] = {"support": 0.5, "relevance": 1.5, "utilization": -2.5}
+OVERLAP: dict[str, float] = {"relevance": 1.5, "utilization": -2.5}
 PRODUCTS = {"shared": 2 * 4, "separate": 3 * 2 * 4, "partial": (1 + 3) * 4}
 
 
@@ -47,7 +47,7 @@ def write_trunk(
                 parameter.add_(0.05 * torch.randn_like(parameter))
     calibration = CalibrationInfo(
         heads={
-            name: PlattInfo(scale=1.0, shift=0.0, lexical_overlap=OVERLAP[name])
+            name: PlattInfo(scale=1.0, shift=0.0, lexical_overlap=OVERLAP.get(name, 0.0))
             for name in DEFAULT_HEADS
         }
     )

@@ -123,7 +123,7 @@ class RunSettings:
         int | None, _rare("Longest text; default: 2,000,000.", metavar="N", least=1)
     ] = None
     turns: Annotated[
-        Turns, _input("Answers of chat messages that are judged, one verdict for each.")
+        Turns, _rare("Answers of chat messages that are judged, one verdict for each.")
     ] = "last"
     texts: Annotated[bool, _output("Write the texts too.")] = False
     shard: Annotated[

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import httpx2
 
-from trivet.data.surrogates import replace_surrogates
 from trivet.errors import BackendError, DataError, ExampleError, ServerError, WindowError
 from trivet.events import SentenceEvent
 from trivet.records import (
@@ -55,6 +54,8 @@ def encode(texts: Mapping[str, object], id_: str | None, most_bytes: int) -> Enc
         nonlocal replaced
         if not isinstance(text, str):
             raise ExampleError(f"{name} must be a string, not {type(text).__name__}")
+        from trivet.data.surrogates import replace_surrogates
+
         cleaned, count = replace_surrogates(text)
         replaced += count
         return cleaned

@@ -12,7 +12,7 @@ from trivet.data.files.parquet_rows import read_parquet
 from trivet.data.logs.column_mapping import Columns
 from trivet.data.logs.log import SourceRow
 from trivet.errors import DataError, ExampleError
-from trivet.records import RagExample
+from trivet.records import ContextName, RagExample
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -37,7 +37,9 @@ def test_nested_contexts_and_dates_are_read_as_from_json() -> None:
     reads = list(read_parquet(file, seekable=True))
     assert len(reads) == 130
     read = Columns().read(SourceRow(1, "row 1", None, reads[129][1]))
-    assert read.example == RagExample("What?", ("The mill.", "The boat."), "", id="3")
+    names = ContextName("m"), ContextName(None)
+    contexts = "The mill.", "The boat."
+    assert read.example == RagExample("What?", contexts, "", id="3", context_names=names)
     assert read.context_ids == ("m", None)
     assert read.metadata == {"at": "2026-01-02T03:04:00"}
 

@@ -138,7 +138,7 @@ def test_wrong_requests_are_refused(server: Asked) -> None:
     wrong: list[tuple[Any, str, str]] = [
         ({"inputs": "Red."}, "validation", "parameters: missing"),
         ({**right, "inputs": None}, "validation", "inputs: "),
-        ({**right, "parameters": {}}, "validation", "parameters.context: Field required"),
+        ({**right, "parameters": {}}, "validation", "parameters.context: missing"),
         ({**right, "model": "x"}, "validation", "unknown: model"),
         ({**right, "parameters": {"context": 1}}, "validation", "parameters.context"),
         ({**right, "parameters": {"context": "\n \n"}}, "empty_contexts", "no contexts"),

@@ -69,6 +69,7 @@ async def test_it_is_ready_after_windows_of_all_lengths(
     backend: EvenBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, "trivet.serve.http.request_log")
     backend.gate.clear()
     async with serving(backend, warm=False) as (server, client):
         ready = await client.get("/health/ready")

@@ -104,7 +104,7 @@ class Columns:
         self._metadata = None if metadata is None else tuple(metadata)
         self._bad_unicode = bad_unicode
         self._id_by_place = id_by_place
-        self._turns = turns
+        self.turns = turns
 
     def _take_shape(self, shape: Shape | None) -> None:
         chosen = {ours: (theirs,) for ours, theirs in self.mapping.items()}
@@ -189,7 +189,7 @@ class Columns:
         """Return the judged answers of a row that holds a conversation."""
         found = row.get(self.shape.messages) if self.shape and self.shape.messages else None
         messages = parse_nested(plain(found[0])) if found else None
-        return [] if messages is None else read_turns(messages, turns=self._turns, id=name)
+        return [] if messages is None else read_turns(messages, turns=self.turns, id=name)
 
     def _example(
         self, values: Mapping[str, dict[str, list[Any]]], name: str | None, turn: Turn | None

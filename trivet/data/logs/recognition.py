@@ -108,7 +108,7 @@ def _recognised(rows: Iterable[SourceRow], columns: Columns, at_once: bool) -> I
                 said = line
         reading = reading or _nearest(first, columns)
         for record in itertools.chain(first, records if broken is None else ()):
-            if not reading.inside and not added:
+            if not (reading.inside or added or columns.turns == "all"):
                 yield reading.columns.read(record)
                 continue
             found = reading.read(record)
