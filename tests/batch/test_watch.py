@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def append(path: Path, text: str) -> None:
 def test_rows_are_evaluated_as_they_are_written(toy: Evaluator, tmp_path: Path) -> None:
     path, sink = tmp_path / "log.jsonl", io.BytesIO()
     path.write_text(line("a") + "no JSON\n" + line("b")[:20], encoding="utf-8")
-    steps = iter(
+    steps: Iterator[Callable[[], object]] = iter(
         [
             lambda: None,
             lambda: append(path, line("b")[20:] + line("c")),
