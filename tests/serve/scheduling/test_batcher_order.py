@@ -170,14 +170,17 @@ async def test_a_call_waits_for_requests_that_are_being_laid_out(
 
     async with open_batcher(gated_judge, gated, wait_ms=30_000) as at:
         preprocess, quick_waits = Preprocessor.preprocess, threading.Event()
+        entered = threading.Event()
 
         def slowly(owner: Any, examples: Any, **settings: Any) -> Any:
             if examples[0].id == OTHER:
+                entered.set()
                 assert quick_waits.wait(30)
             return preprocess(owner, examples, **settings)
 
         monkeypatch.setattr(Preprocessor, "preprocess", slowly)
         slow = at.ask(example(OTHER))
+        assert await asyncio.to_thread(entered.wait, 30)
         quick = at.ask(example(SHORT))
         await at.waiting(1)
         quick_waits.set()
