@@ -22,6 +22,7 @@ from trivet.records import (
     RagExample,
     to_json_text,
 )
+from trivet.surrogates import replace_surrogates
 from trivet.verdict_json import SCORES, read_evaluation, read_event
 
 MOST_EXAMPLES = 64
@@ -54,8 +55,6 @@ def encode(texts: Mapping[str, object], id_: str | None, most_bytes: int) -> Enc
         nonlocal replaced
         if not isinstance(text, str):
             raise ExampleError(f"{name} must be a string, not {type(text).__name__}")
-        from trivet.data.surrogates import replace_surrogates
-
         cleaned, count = replace_surrogates(text)
         replaced += count
         return cleaned

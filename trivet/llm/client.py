@@ -18,11 +18,11 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import urlsplit
 
-from trivet.data.surrogates import replace_surrogates
 from trivet.errors import ConfigError
 from trivet.llm.budget import Budget, Price, Usage
 from trivet.llm.cache import AnswerCache
 from trivet.llm.chat import ChatAnswer, ChatRequest, LlmError, TokenLogprob
+from trivet.surrogates import replace_surrogates
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
