@@ -33,7 +33,7 @@ SYSTEMS = {"linux": "Linux", "darwin": "Darwin", "win32": "Windows"}
 
 
 def required(python: str, system: str) -> Iterator[tuple[str, Requirement]]:
-    """Yield all that the core requires there, each with the name of what asks for it.
+    """Yield all requirements of the core there, each with the name of the package that has it.
 
     A requirement is followed where the version that is pinned is installed here.
     """

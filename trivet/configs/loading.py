@@ -99,7 +99,7 @@ def _keys_instead(key: str) -> str:
         section, path = inner, [*path, name]
     unknown, prefix = names[len(path)], "".join(f"{name}." for name in path)
     keys = list(get_type_hints(section))
-    # A key that stands in another section under the same name, such as epochs, is meant first.
+    # Suggest first the key of the same name in another section, such as epochs.
     last = {name.rpartition(".")[2]: name for name in reversed(_keys(TrainConfig))}
     near = [prefix + found for found in difflib.get_close_matches(unknown, keys, 1, _SIMILARITY)]
     near += [last[found] for found in difflib.get_close_matches(names[-1], last, 1, _SIMILARITY)]
