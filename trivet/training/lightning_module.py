@@ -92,7 +92,7 @@ class RagTraining(lightning.LightningModule):
                 f"{model.trunk.kind}: its heads share no parameters"
             )
         self.model = model
-        self._scored = self.active_heads = trained
+        self.active_heads = trained
         for head in (each for each in HEAD_NAMES if each in model.heads and each not in trained):
             model.freeze(head)
         if optim.encoder_lr == 0:
@@ -107,11 +107,6 @@ class RagTraining(lightning.LightningModule):
         # As plain values, since checkpoints are read without any code in them.
         self.save_hyperparameters({"loss": vars(loss), "optim": vars(optim), "seed": seed})
         self._step: tuple[Batch, dict[str, Tensor]] | None = None  # current batch and losses
-
-    def stop_head(self, head: HeadName) -> None:
-        """Leave the losses of a head out from now on, and keep its weights as they are."""
-        self.active_heads = tuple(each for each in self.active_heads if each != head)
-        self.model.freeze(head)
 
     def losses(self, batch: Batch, logits: TokenLogits, outputs: Outputs) -> dict[str, Tensor]:
         """Return each weighted loss by its name; 0 without labels for it in the batch.
@@ -330,7 +325,7 @@ class RagTraining(lightning.LightningModule):
         score = sum(
             sign * figures.get(f"{name}/mean", 0.0)
             for head, (sign, name) in HEAD_MEASURES.items()
-            if head in self._scored
+            if head in self.active_heads
         )
         # Equal on every device, since the measures are joined.
         self.log_dict({f"{rows}/{name}": value for name, value in figures.items()}, sync_dist=True)
