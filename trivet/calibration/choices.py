@@ -65,7 +65,7 @@ class Choices:
     lexical_overlap: Annotated[
         bool,
         Setting(
-            "Also weigh the words that a sentence shares with the contexts (support), the "
-            "question (relevance) or the response (utilization)."
+            "Also weigh the words that a sentence of the contexts shares with the question "
+            "(relevance) or the response (utilization)."
         ),
     ] = False
