@@ -157,20 +157,27 @@ def content_words(text: str) -> list[str]:
     return [word[:_STEM] for word in words if word not in _FUNCTION_WORDS]
 
 
-def share_nowhere(text: str, known: frozenset[str] | set[str]) -> float:
+def share_nowhere(text: str, known: frozenset[str]) -> float:
     """Return the share of a text's content words that are not among ``known``; 0 without any."""
     words = content_words(text)
     return sum(word not in known for word in words) / max(1, len(words))
 
 
+def words_of(contexts: Sequence[str]) -> frozenset[str]:
+    """Return the content words of some contexts."""
+    return frozenset(word for context in contexts for word in content_words(context))
+
+
 def index_contexts(tokenized: TokenizedExample) -> ContextValues:
-    """Index the values of the question and the context sentences of an example."""
+    """Index the values of the question and the context sentences of an example, and its words."""
     contexts = tokenized.example.contexts
     spans = tokenized.context_sentence_spans
-    return ContextValues.of(
+    found = ContextValues.of(
         tokenized.example.question,
         (contexts[span.context][span.start : span.end] for span in spans),
     )
+    found.content_words = words_of(contexts)
+    return found
 
 
 def response_values(
@@ -193,18 +200,21 @@ def count_features(
     tokenized: TokenizedExample,
     overlaps: Overlaps,
     values: Sequence[Sequence[FoundValue]],
+    contexts: ContextValues,
 ) -> FloatArray:
-    """Return the features of each response sentence, as ``FEATURES`` has them. *Shape:* [S, F]."""
+    """Return the features of each response sentence, as ``FEATURES`` has them. *Shape:* [S, F].
+
+    Arguments as of ``response_values``, which returned ``values``.
+    """
     spans = tokenized.response_sentence_spans
     found = np.zeros((len(spans), len(FEATURES)), dtype=np.float32)
     if not len(spans):
         return found
     text = tokenized.example.response
-    known = {word for context in tokenized.example.contexts for word in content_words(context)}
     first = np.unique(tokenized.response_sentence, return_index=True)[1]
     found[:, 0] = overlaps.context[first]
     for number, (span, own) in enumerate(zip(spans, values, strict=True)):
-        found[number, 1] = share_nowhere(text[span.start : span.end], known)
+        found[number, 1] = share_nowhere(text[span.start : span.end], contexts.content_words)
         counts = Counter(f"{each.value.kind}_{each.status}" for each in own)
         found[number, 2:] = [min(_MOST_VALUES, counts[name]) for name in FEATURES[2:]]
     return found

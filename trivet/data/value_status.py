@@ -37,6 +37,7 @@ class ContextValues:
     words: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     initials: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     known: dict[Amount, set[int]] = field(default_factory=dict)  # amounts that were looked up
+    content_words: frozenset[str] = frozenset()  # of the contexts (``data.sentence_features``)
 
     @classmethod
     def of(cls, question: str, sentences: Iterable[str]) -> ContextValues:

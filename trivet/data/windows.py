@@ -338,9 +338,8 @@ def lay_out(
         row = np.concatenate([before, ids, after])
         rows.append(row)
         segments.append((np.arange(len(row)) >= begin).astype(np.int64))
-    values: tuple[tuple[FoundValue, ...], ...] = ()
-    if answer:
-        values = response_values(tokenized, overlaps, contexts or index_contexts(tokenized))
+    contexts = contexts or (index_contexts(tokenized) if answer else ContextValues())
+    values = response_values(tokenized, overlaps, contexts) if answer else ()
     # Every sentence has the same weight, shared equally by its tokens.
     lengths = np.bincount(tokenized.context_sentence)
     shares = np.count_nonzero(lengths) * lengths[tokenized.context_sentence]
@@ -355,7 +354,7 @@ def lay_out(
         context_weight=(1.0 / shares).astype(np.float32),
         question_overlap=overlaps.question,
         response_overlap=overlaps.response,
-        sentence_features=count_features(tokenized, overlaps, values),
+        sentence_features=count_features(tokenized, overlaps, values, contexts),
         roles=sentence_roles(tokenized.example.response, tokenized.response_sentence_spans),
         values=values,
         sources=overlaps.sources,

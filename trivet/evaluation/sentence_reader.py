@@ -201,7 +201,7 @@ class SentenceReader:
             # Compared with all of the contexts, as in training.
             question_overlap=overlaps.question[kept],
             response_overlap=overlaps.response[kept],
-            sentence_features=count_features(tokens, overlaps, values),
+            sentence_features=count_features(tokens, overlaps, values, self._contexts),
             # Their other places are no longer among the sentences.
             values=tuple(
                 tuple(value._replace(sentences=()) for value in sentence) for sentence in values

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trivet.data.sentence_features import content_words, share_nowhere
+from trivet.data.sentence_features import share_nowhere, words_of
 from trivet.measures.intervals import Draws, Estimate, IntArray, auroc, average
 from trivet.measures.predictions import Prediction, response_units
 
@@ -75,5 +75,4 @@ def _compare(name: str, first: Sequence[Prediction], second: Sequence[Prediction
 
 def _words_nowhere(row: Prediction) -> float:
     texts = row.example.example
-    known = {word for context in texts.contexts for word in content_words(context)}
-    return share_nowhere(texts.response, known)
+    return share_nowhere(texts.response, words_of(texts.contexts))

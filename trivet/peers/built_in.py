@@ -9,7 +9,7 @@ from typing import Any, cast, get_args
 from trivet.backends.loading import BackendName
 from trivet.bundle.manifest import MANIFEST_NAME
 from trivet.data.labelled.ragbench_published import JUDGES
-from trivet.data.sentence_features import content_words, share_nowhere
+from trivet.data.sentence_features import share_nowhere, words_of
 from trivet.data.sentences import split_sentences
 from trivet.errors import ConfigError, ExampleError
 from trivet.evaluation.evaluator import Evaluator
@@ -129,7 +129,7 @@ class WordOverlap(Peer):
 
     def score(self, example: RagExample) -> PeerScore:
         """Count the words of the response and of its sentences."""
-        known = {word for context in example.contexts for word in content_words(context)}
+        known = words_of(example.contexts)
         text = example.response
         spans = example.response_sentences or split_sentences(text)
         parts = [text[span.start : span.end] for span in spans]
