@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from trivet.data.dates import MONTHS_AND_DAYS
 from trivet.records import Span
@@ -100,6 +101,7 @@ _COMMON = MONTHS_AND_DAYS | frozenset(
         "dec",
     ]
 )
+_ENDINGS = re.compile(r"['’]s$|[.'’]")
 
 
 def find_names(text: str) -> Iterator[tuple[Span, tuple[str, ...]]]:
@@ -125,10 +127,11 @@ def _is_acronym(word: str) -> bool:
     return sum(map(str.isupper, word)) > 1 and word.upper() == word
 
 
+@lru_cache(maxsize=10_000)  # a text repeats its words
 def name_key(word: str) -> str:
     """Return the form in which a name's word is compared: lower case, no possessive or full stop.
 
     A letter or two may differ at the end, as in "Canada" and "Canadian".
     """
-    low = re.sub(r"['’]s$|[.'’]", "", word.casefold())
+    low = _ENDINGS.sub("", word.casefold())
     return low if len(low) <= 4 else low[:5]
