@@ -6,6 +6,7 @@ import codecs
 import io
 import logging
 import re
+from collections.abc import Iterator
 from typing import IO, cast
 
 from trivet.errors import DataError
@@ -54,10 +55,10 @@ def as_utf8(file: IO[bytes], encoding: str | None = None, name: str = "the input
             file = io.BufferedReader(cast(io.RawIOBase, file))
         encoding = _recognised(cast(io.BufferedReader, file).peek(4)[:4])
         if encoding is None:
-            return io.BufferedReader(_Guessed(file, name), _PIECE)
+            return io.BufferedReader(_Pieces(_guessed(file, name)), _PIECE)
     if encoding is None or codecs.lookup(encoding).name == "utf-8":
         return file
-    return io.BufferedReader(_Recoded(file, encoding), _PIECE)
+    return io.BufferedReader(_Pieces(_recoded(file, encoding)), _PIECE)
 
 
 def _recognised(start: bytes) -> str | None:
@@ -71,11 +72,11 @@ def _recognised(start: bytes) -> str | None:
     return None
 
 
-class _Waiting(io.RawIOBase):
-    """The content of a file, handed out as it is asked for."""
+class _Pieces(io.RawIOBase):
+    """Pieces of a file's content, handed out as they are asked for."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
         self._waiting = b""
 
     def readable(self) -> bool:
@@ -83,68 +84,44 @@ class _Waiting(io.RawIOBase):
 
     def readinto(self, buffer: object) -> int:
         target = memoryview(buffer).cast("B")  # type: ignore[arg-type]
-        while not self._waiting:
-            piece, ended = self._next()
-            self._waiting = piece
-            if ended:
-                break
+        self._waiting = self._waiting or next(filter(None, self._pieces), b"")
         count = min(len(target), len(self._waiting))
         target[:count] = self._waiting[:count]
         self._waiting = self._waiting[count:]
         return count
 
-    def _next(self) -> tuple[bytes, bool]:
-        """Return the next bytes, and whether the file has ended."""
-        raise NotImplementedError
+
+def _recoded(file: IO[bytes], encoding: str) -> Iterator[bytes]:
+    """Yield the content of a file in UTF-8."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    while piece := file.read(_PIECE):
+        yield decoder.decode(piece).encode()
+    yield decoder.decode(b"", final=True).encode()
 
 
-class _Recoded(_Waiting):
-    """The content of a file in UTF-8."""
-
-    def __init__(self, file: IO[bytes], encoding: str) -> None:
-        super().__init__(file)
-        self._decoder = codecs.getincrementaldecoder(encoding)()
-
-    def _next(self) -> tuple[bytes, bool]:
-        piece = self._file.read(_PIECE)
-        return self._decoder.decode(piece, final=not piece).encode(), not piece
-
-
-class _Guessed(_Waiting):
-    """The content of a file in UTF-8, whose encoding shows where it leaves ASCII."""
-
-    def __init__(self, file: IO[bytes], name: str) -> None:
-        super().__init__(file)
-        self._name = name
-        self._is_utf8: bool | None = None  # None while all is ASCII
-        self._table = ""  # character of each byte, if it is not
-
-    def _next(self) -> tuple[bytes, bool]:
-        # What is there: a pipe may hold one line for long.
-        read = getattr(self._file, "read1", self._file.read)
-        piece: bytes = read(_PIECE)
-        if self._is_utf8 is None and not piece.isascii():
+def _guessed(file: IO[bytes], name: str) -> Iterator[bytes]:
+    """Yield the content of a file in UTF-8, whose encoding shows where it leaves ASCII."""
+    # What is there: a pipe may hold one line for long.
+    read = getattr(file, "read1", file.read)
+    table: str | None = None  # character of each byte, "" for UTF-8; None while all is ASCII
+    while piece := read(_PIECE):
+        if table is None and not piece.isascii():
             if _mostly_utf8(piece):
-                self._is_utf8 = True
+                table = ""
             else:
-                piece += self._file.read(_SAMPLE)
-                self._decide(piece)
-        if self._table:
-            return codecs.charmap_decode(piece, "strict", self._table)[0].encode(), not piece
-        return piece, not piece
+                piece += file.read(_SAMPLE)
+                table = _table_of(piece, name)
+        yield codecs.charmap_decode(piece, "strict", table)[0].encode() if table else piece
 
-    def _decide(self, sample: bytes) -> None:
-        self._is_utf8 = b"\0" in sample or _mostly_utf8(sample)
-        if self._is_utf8:
-            return
-        encoding = "latin-1" if _NOT_CP1252.search(sample) else "cp1252"
-        every = (bytes([byte]) for byte in range(256))
-        self._table = "".join(
-            byte.decode(encoding, "ignore") or byte.decode("latin-1") for byte in every
-        )
-        logger.info(
-            "%s: is not UTF-8; read as %s: --encoding NAME names another", self._name, encoding
-        )
+
+def _table_of(sample: bytes, name: str) -> str:
+    """Return the character of each byte in the encoding of a sample; "" if that is UTF-8."""
+    if b"\0" in sample or _mostly_utf8(sample):
+        return ""
+    encoding = "latin-1" if _NOT_CP1252.search(sample) else "cp1252"
+    logger.info("%s: is not UTF-8; read as %s: --encoding NAME names another", name, encoding)
+    every = (bytes([byte]) for byte in range(256))
+    return "".join(byte.decode(encoding, "ignore") or byte.decode("latin-1") for byte in every)
 
 
 def _mostly_utf8(sample: bytes) -> bool:
