@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trivet.data.claims import role_of, sentence_roles
+from trivet.data.sentence_features import ContextValues, FoundValue
 from trivet.data.sentences import split_sentences
-from trivet.data.value_status import ContextValues, FoundValue, find_statuses
 from trivet.data.values import find_values
 from trivet.data.written_forms import blank_markup
 
@@ -22,15 +22,16 @@ def found(text: str) -> list[tuple[str, str]]:
 
 
 def statuses(response: str, *contexts: str, near: int = 0) -> list[str]:
-    index = ContextValues.of("", contexts)
-    (values,) = find_statuses([response], [{near}], index)
-    return [each.status for each in values]
+    index = ContextValues(contexts, "", contexts)
+    return [index.find(value, {near}).status for value in find_values(response)]
 
 
 @pytest.mark.parametrize(
     ("text", "values"),
     [
         ("It has 4 wheels.", [("4", "number")]),
+        ("It has fıve wheels.", [("fıve", "number")]),
+        ("It opened in aprıl 1990.", [("aprıl 1990", "time")]),
         ("It has **4** wheels.", [("4", "number")]),
         ("It weighs 5 km.", [("5 km", "quantity")]),
         ("It opens at 6 pm.", [("6 pm", "time")]),
@@ -101,7 +102,8 @@ def test_no_text_raises_and_no_span_leaves_its_text(text: str) -> None:
     ends = [0, *(value.span.end for value in values)]
     for value, before in zip(values, ends, strict=False):
         assert before <= value.span.start < value.span.end <= len(text)
-    find_statuses([text], [set()], ContextValues.of(text, [text]))
+    index = ContextValues([text], text, [text])
+    assert [index.find(value, {0}).value for value in values] == values
     role_of(text)
     assert len(sentence_roles(text, split_sentences(text))) == len(split_sentences(text))
 
@@ -139,8 +141,8 @@ def test_many_values_take_linear_time(word: str) -> None:
         text = "".join(word.format(number) for number in range(count))
 
         def run() -> list[FoundValue]:
-            index = ContextValues.of(text, [text, text])
-            return [each for own in find_statuses([text], [{0}], index) for each in own]
+            index = ContextValues([text], text, [text, text])
+            return [index.find(value, {0}) for value in find_values(text)]
 
         return run
 

@@ -138,17 +138,13 @@ def role_of(text: str, *, heading: bool = False) -> SentenceRole:
         return "no_claim"
     if _ABSTAINS.match(text):
         return "abstention"
-    if heading and _is_heading(text):
-        return "no_claim"
+    line = text.strip()
+    if heading and "\n" not in line and not find_values(line.strip("#*_ :")):
+        marked = _MARKED_LINE.match(line) is not None
+        sentence = line.rstrip("*_ ").endswith((".", "!", "?"))
+        short = line.endswith(":") and len(line.split()) <= _HEADING_WORDS
+        if not sentence if marked else short:
+            return "no_claim"
     if _CLAIMS_NOTHING.match(text) and not _CLAIMING.search(text) and not find_values(text):
         return "no_claim"
     return "claim"
-
-
-def _is_heading(text: str) -> bool:
-    line = text.strip()
-    if "\n" in line or find_values(line.strip("#*_ :")):
-        return False
-    if _MARKED_LINE.match(line):
-        return not line.rstrip("*_ ").endswith((".", "!", "?"))
-    return line.endswith(":") and len(line.split()) <= _HEADING_WORDS

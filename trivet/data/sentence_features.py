@@ -1,22 +1,28 @@
 """Counted features of each response sentence, which support is weighed with.
 
 A small encoder compares numbers and names poorly, and sees only one window. What can be counted
-before the pass is counted: the words that a sentence shares with the contexts, and where its values
-stand (``value_status``). ``trivet calibrate`` learns what each of them is worth.
+before the pass is counted: the words that a sentence shares with the contexts, and whether its
+values stand in its sources, in other context sentences or nowhere. ``trivet calibrate`` learns what
+each of them is worth.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from trivet.data.lexical_overlap import Overlaps
 from trivet.data.tokenization import FloatArray, TokenizedExample
-from trivet.data.value_status import ContextValues, FoundValue, find_statuses
-from trivet.data.values import VALUE_KINDS
+from trivet.data.values import VALUE_KINDS, Amount, Value, find_values, name_key
+
+ValueStatus = Literal["near", "elsewhere", "nowhere"]
+QUESTION = -1
+"""Number that the question has among the sentences of the contexts."""
 
 FEATURES: tuple[str, ...] = (
     "lexical_overlap",  # of the sentence with the contexts (``data.lexical_overlap``), in [0, 1]
@@ -32,123 +38,122 @@ _MOST_VALUES = 2
 _CONTENT_WORD = re.compile(r"[^\W\d_]{4,}")
 _STEM = 6  # first letters, in which forms of a word are equal
 _FUNCTION_WORDS = frozenset(
-    [
-        "about",
-        "above",
-        "after",
-        "again",
-        "against",
-        "also",
-        "although",
-        "always",
-        "among",
-        "another",
-        "anything",
-        "because",
-        "been",
-        "before",
-        "being",
-        "below",
-        "between",
-        "both",
-        "cannot",
-        "could",
-        "does",
-        "doing",
-        "down",
-        "during",
-        "each",
-        "either",
-        "else",
-        "even",
-        "ever",
-        "every",
-        "everything",
-        "from",
-        "further",
-        "generally",
-        "have",
-        "having",
-        "here",
-        "however",
-        "into",
-        "itself",
-        "just",
-        "like",
-        "many",
-        "more",
-        "most",
-        "much",
-        "must",
-        "neither",
-        "never",
-        "nothing",
-        "often",
-        "once",
-        "only",
-        "other",
-        "others",
-        "over",
-        "rather",
-        "same",
-        "several",
-        "should",
-        "since",
-        "some",
-        "something",
-        "such",
-        "than",
-        "that",
-        "their",
-        "theirs",
-        "them",
-        "then",
-        "there",
-        "therefore",
-        "these",
-        "they",
-        "thing",
-        "things",
-        "this",
-        "those",
-        "through",
-        "thus",
-        "under",
-        "until",
-        "very",
-        "were",
-        "what",
-        "when",
-        "where",
-        "whether",
-        "which",
-        "while",
-        "whose",
-        "will",
-        "with",
-        "within",
-        "without",
-        "would",
-        "your",
-        "yours",
-        "according",
-        "based",
-        "context",
-        "contexts",
-        "document",
-        "documents",
-        "information",
-        "mentioned",
-        "passage",
-        "passages",
-        "provided",
-        "question",
-        "source",
-        "sources",
-        "text",
-        "answer",
-    ]
+    """
+    about above after again against also although always among another anything because been
+    before being below between both cannot could does doing down during each either else even
+    ever every everything from further generally have having here however into itself just like
+    many more most much must neither never nothing often once only other others over rather same
+    several should since some something such than that their theirs them then there therefore
+    these they thing things this those through thus under until very were what when where
+    whether which while whose will with within without would your yours according based context
+    contexts document documents information mentioned passage passages provided question source
+    sources text answer
+    """.split()  # noqa: SIM905 (one word a line would be hard to read)
 )
+_WORDS = re.compile(r"[^\W_]+(?:['’.][^\W_]+)*")
+_CLOSE = 1e-6  # relative difference of equal magnitudes after a conversion
+
+
+class FoundValue(NamedTuple):
+    """A value of a response sentence, and where it stands."""
+
+    value: Value  # its place is relative to the sentence
+    status: ValueStatus  # in a sentence with which it shares most words, in others, or in none
+    sentences: tuple[int, ...]  # context sentences that have it, or a part of it; rising
+
+
+class _Place(NamedTuple):
+    magnitude: float
+    factor: float
+    sentence: int
+
+
+class ContextValues:
+    """The values and words of the contexts and the question of an example, and where they stand."""
+
+    def __init__(self, contexts: Sequence[str], question: str, sentences: Iterable[str]) -> None:
+        """Index the question and the sentences of the contexts, in order."""
+        self.content_words = words_of(contexts)
+        # by dimension, rising; "" has bare numbers and years, "written" the numbers before units
+        self._amounts: dict[str, list[_Place]] = defaultdict(list)
+        self._parts: dict[str, set[int]] = defaultdict(set)
+        self._words: dict[str, set[int]] = defaultdict(set)
+        self._initials: dict[str, set[int]] = defaultdict(set)
+        self._known: dict[Amount, set[int]] = {}  # amounts that were looked up
+        for sentence, text in enumerate((question, *sentences), QUESTION):
+            for word in _WORDS.findall(text):
+                self._words[name_key(word)].add(sentence)
+            for value in find_values(text):
+                self._add(value, sentence)
+        for dimension, places in self._amounts.items():
+            self._amounts[dimension] = sorted(set(places))
+
+    def _add(self, value: Value, sentence: int) -> None:
+        if (amount := value.amount) is not None:
+            own = _Place(amount.magnitude, amount.factor, sentence)
+            self._amounts[amount.dimension].append(own)
+            if amount.dimension:
+                self._amounts["written"].append(_Place(amount.number, 1.0, sentence))
+        elif value.kind == "name" and len(value.parts) > 1:
+            self._initials["".join(part[0] for part in value.parts)].add(sentence)
+        for part in value.parts if value.kind == "time" else ():
+            self._parts[part].add(sentence)
+            kind, _, number = part.partition(" ")
+            if kind == "year":
+                self._amounts[""].append(_Place(float(number), 1.0, sentence))
+                self._parts[f"decade {number[:-1]}0"].add(sentence)
+            elif kind == "day":
+                self._parts[f"month {number.partition('-')[0]}"].add(sentence)
+
+    def find(self, value: Value, near: Iterable[int]) -> FoundValue:
+        """Return whether the context sentences ``near``, others or none have a value."""
+        # For each thing that the value needs, the sentences that have it.
+        places: list[set[int]]
+        if value.amount is not None:
+            places = [self._with_amount(value.amount)]
+        elif value.kind == "time":
+            places = []
+            for part in value.parts:
+                kind, _, number = part.partition(" ")
+                year = Amount("", float(number), 1.0, float(number)) if kind == "year" else None
+                own = self._parts.get(part, set())
+                places.append(own | self._with_amount(year) if year else own)
+        else:
+            if len(value.parts) > 1:
+                whole = self._words.get("".join(part[0] for part in value.parts), set())
+            else:
+                whole = self._initials.get(value.parts[0], set())
+            places = [self._words.get(part, set()) | whole for part in value.parts]
+        status: ValueStatus = "nowhere"
+        if all(places):
+            beside = all(not found.isdisjoint(near) for found in places)
+            status = "near" if beside else "elsewhere"
+        return FoundValue(value, status, tuple(sorted(set().union(*places))))
+
+    def _with_amount(self, wanted: Amount) -> set[int]:
+        """Return the sentences with an amount, also with its number alone."""
+        if wanted not in self._known:
+            found = self._equal(wanted.dimension, wanted.magnitude, wanted.step, wanted)
+            if wanted.dimension == "":
+                found |= self._equal("written", wanted.magnitude, wanted.step, wanted)
+            else:
+                found |= self._equal("", wanted.number, wanted.step / wanted.factor, wanted)
+            self._known[wanted] = found
+        return self._known[wanted]
+
+    def _equal(self, dimension: str, magnitude: float, step: float, wanted: Amount) -> set[int]:
+        places = self._amounts.get(dimension, [])
+        far = max(abs(magnitude) * _CLOSE, 1e-9)
+        reach = max(far, step / 2 * (1 + _CLOSE))
+        found = set()
+        for at in range(bisect_left(places, (magnitude - reach,)), len(places)):
+            place = places[at]
+            if place.magnitude > magnitude + reach:
+                break
+            converted = dimension not in ("", "written") and place.factor != wanted.factor
+            if converted or wanted.rough or abs(place.magnitude - magnitude) <= far:
+                found.add(place.sentence)
+        return found
 
 
 def content_words(text: str) -> list[str]:
@@ -170,14 +175,9 @@ def words_of(contexts: Sequence[str]) -> frozenset[str]:
 
 def index_contexts(tokenized: TokenizedExample) -> ContextValues:
     """Index the values of the question and the context sentences of an example, and its words."""
-    contexts = tokenized.example.contexts
-    spans = tokenized.context_sentence_spans
-    found = ContextValues.of(
-        tokenized.example.question,
-        (contexts[span.context][span.start : span.end] for span in spans),
-    )
-    found.content_words = words_of(contexts)
-    return found
+    contexts, spans = tokenized.example.contexts, tokenized.context_sentence_spans
+    texts = (contexts[span.context][span.start : span.end] for span in spans)
+    return ContextValues(contexts, tokenized.example.question, texts)
 
 
 def response_values(
@@ -190,10 +190,12 @@ def response_values(
         overlaps: Its overlaps, with ``NEAR_SENTENCES`` sources or more.
         contexts: Its contexts, indexed.
     """
-    text = tokenized.example.response
-    texts = [text[span.start : span.end] for span in tokenized.response_sentence_spans]
+    text, spans = tokenized.example.response, tokenized.response_sentence_spans
     near = [set(row[:NEAR_SENTENCES].tolist()) for row in overlaps.sources]
-    return find_statuses(texts, near, contexts)
+    return tuple(
+        tuple(contexts.find(value, own) for value in find_values(text[span.start : span.end]))
+        for span, own in zip(spans, near, strict=True)
+    )
 
 
 def count_features(

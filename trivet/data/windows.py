@@ -22,6 +22,8 @@ from trivet.data.evidence import Evidence, choose_evidence, runs_of
 from trivet.data.lexical_overlap import count_overlaps, rank_contexts
 from trivet.data.sentence_features import (
     NEAR_SENTENCES,
+    ContextValues,
+    FoundValue,
     count_features,
     index_contexts,
     response_values,
@@ -33,7 +35,6 @@ from trivet.data.tokenization import (
     SpecialTokens,
     TokenizedExample,
 )
-from trivet.data.value_status import ContextValues, FoundValue
 from trivet.data.window_layout import PLAIN, Frame, WindowLayout
 from trivet.errors import WindowError
 
@@ -338,7 +339,7 @@ def lay_out(
         row = np.concatenate([before, ids, after])
         rows.append(row)
         segments.append((np.arange(len(row)) >= begin).astype(np.int64))
-    contexts = contexts or (index_contexts(tokenized) if answer else ContextValues())
+    contexts = contexts or (index_contexts(tokenized) if answer else ContextValues((), "", ()))
     values = response_values(tokenized, overlaps, contexts) if answer else ()
     # Every sentence has the same weight, shared equally by its tokens.
     lengths = np.bincount(tokenized.context_sentence)

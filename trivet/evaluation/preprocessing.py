@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from trivet.data.logs.context_values import as_passages
+from trivet.data.sentence_features import ContextValues
 from trivet.data.tokenization import (
     SegmentTokenizer,
     TokenizedExample,
     tokenize_examples,
     with_response,
 )
-from trivet.data.value_status import ContextValues
 from trivet.data.windows import Layout, WindowSettings, lay_out
 from trivet.errors import BackendError, ExampleError, WindowError
 from trivet.records import FailedEvaluation, RagExample

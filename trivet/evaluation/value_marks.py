@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from trivet.data.sentence_features import QUESTION, FoundValue
 from trivet.data.tokenization import TokenizedExample
-from trivet.data.value_status import QUESTION, FoundValue
 from trivet.data.values import Value, ValueKind, find_values
 from trivet.data.windows import Layout
 from trivet.records import ContextSpan, SpanCategory, SpanSubcategory, UnsupportedSpan

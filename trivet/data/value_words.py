@@ -1,4 +1,4 @@
-"""Units of measurement and currencies: their dimension, and the factor to its base unit."""
+"""Words of values in English: units and currencies, numbers, months and days."""
 
 from __future__ import annotations
 
@@ -112,3 +112,39 @@ _FOLDED = {word.casefold(): unit for word, unit in UNIT_WORDS.items()}
 def unit_of(word: str) -> Unit:
     """Return the unit of a word in ``UNIT_WORDS``, in any case."""
     return UNIT_WORDS.get(word) or _FOLDED[word.casefold()]
+
+
+_ONES = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
+    *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen"),
+    "nineteen",
+)
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+SCALES = {
+    **{"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12},
+    **{"k": 1e3, "mn": 1e6, "bn": 1e9, "tn": 1e12},
+}
+NUMBER_WORDS = {
+    **{word: float(number) for number, word in enumerate(_ONES)},
+    **{word: 10.0 * number for number, word in enumerate(_TENS, 2)},
+    "dozen": 12.0,
+}
+_ORDINALS = (
+    *("third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh"),
+    *("twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth"),
+    *("eighteenth", "nineteenth", "twentieth"),
+)
+ORDINALS = {word: number for number, word in enumerate(_ORDINALS, 3)}
+FRACTIONS = {
+    **{"half": 1 / 2, "third": 1 / 3, "quarter": 1 / 4, "fifth": 1 / 5, "tenth": 1 / 10},
+    **{"thirds": 1 / 3, "quarters": 1 / 4, "fifths": 1 / 5, "tenths": 1 / 10},
+}
+VULGAR = {"½": 1 / 2, "⅓": 1 / 3, "⅔": 2 / 3, "¼": 1 / 4, "¾": 3 / 4, "⅕": 1 / 5, "⅛": 1 / 8}
+
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june", "july"),
+    *("august", "september", "october", "november", "december"),
+)
+MONTH_NUMBERS = {name: at for at, name in enumerate(_MONTHS, 1)}
+MONTH_NUMBERS |= {name[:3]: at for name, at in MONTH_NUMBERS.items()} | {"sept": 9}
+DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
