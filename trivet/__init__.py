@@ -31,11 +31,9 @@ if TYPE_CHECKING:
     from trivet.client.async_client import AsyncClient
     from trivet.client.client import Client
     from trivet.evaluation.correction import Correction
-    from trivet.evaluation.default_evaluator import evaluate
-    from trivet.evaluation.evaluator import Evaluator
-    from trivet.events import SentenceEvent
+    from trivet.evaluation.evaluator import Evaluator, evaluate
     from trivet.integrations.guard import guard
-    from trivet.results import to_frame
+    from trivet.interface import SentenceEvent, to_frame
 
     __version__: str
 
@@ -66,13 +64,13 @@ __all__ = [
 
 _LAZY = {
     "Evaluator": "trivet.evaluation.evaluator",
-    "evaluate": "trivet.evaluation.default_evaluator",
+    "evaluate": "trivet.evaluation.evaluator",
     "Client": "trivet.client.client",
     "AsyncClient": "trivet.client.async_client",
     "Correction": "trivet.evaluation.correction",
-    "SentenceEvent": "trivet.events",
+    "SentenceEvent": "trivet.interface",
     "guard": "trivet.integrations.guard",
-    "to_frame": "trivet.results",
+    "to_frame": "trivet.interface",
 }
 
 

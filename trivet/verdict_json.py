@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
 from trivet.errors import DataError
-from trivet.events import SentenceEvent
+from trivet.interface import SentenceEvent
 from trivet.records import (
     CitationMark,
     Citations,

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from tests.judges import FormulaBackend
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import BackendError, ExampleError
-from trivet.evaluation.answer_stream import AnswerStream
+from trivet.evaluation.answer_stream import PRECEDING, AnswerStream, SentenceReader
 from trivet.evaluation.evaluator import Evaluator
-from trivet.evaluation.sentence_reader import PRECEDING, SentenceReader
-from trivet.events import SentenceEvent
+from trivet.interface import SentenceEvent
 from trivet.records import EvidenceSpan, RagExample, SentenceVerdict
 
 QUESTION = "When was the mill built?"

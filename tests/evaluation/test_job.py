@@ -22,9 +22,10 @@ from tests.judges import FormulaBackend, ManyThreads
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, Windows, WindowSettings, lay_out
 from trivet.errors import BackendError
+from trivet.evaluation.evaluation_job import InferenceJob, WorkerPool
 from trivet.evaluation.evaluator import Evaluator
-from trivet.evaluation.job import InferenceJob, WorkerPool, prefetch
 from trivet.evaluation.packing import BatchLimits
+from trivet.evaluation.streams import prefetch
 from trivet.model.aggregate import Outputs
 from trivet.records import Evaluation, RagExample
 
@@ -109,7 +110,7 @@ def test_threads_that_submit_at_once_take_turns(gate: Gate) -> None:
 DROPPED = """
 import gc
 import threading
-from trivet.evaluation.job import WorkerPool
+from trivet.evaluation.evaluation_job import WorkerPool
 
 before = set(threading.enumerate())
 pool = WorkerPool(2)
@@ -131,7 +132,7 @@ def test_the_threads_of_a_pool_end_with_it() -> None:
 
 ENDING = """
 import threading
-from trivet.evaluation.job import WorkerPool
+from trivet.evaluation.evaluation_job import WorkerPool
 pool, main = WorkerPool(1), threading.main_thread()
 
 def late():

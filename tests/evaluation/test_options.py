@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import trivet
 from trivet.errors import BackendError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.options import check_options, check_threshold
@@ -72,3 +73,16 @@ def test_a_threshold_outside_0_to_1_is_refused(
 ) -> None:
     with pytest.raises(kind, match=words):
         check_threshold(value)
+
+
+def test_evaluators_and_clients_show_the_same_options_and_refuse_others_at_once() -> None:
+    first, *others = (
+        list(inspect.signature(owner.evaluate).parameters.values())[-3:]
+        for owner in (Evaluator, trivet.Client, trivet.AsyncClient, trivet)
+    )
+    assert [each.name for each in first] == ["id", "allow_empty_contexts", "threshold"]
+    assert others == [first] * 3
+    wrong: dict[str, Any] = {"treshold": 0.5}
+    refused = pytest.raises(TypeError, match="no option treshold; use allow_empty_contexts, thr")
+    with trivet.Client("http://127.0.0.1:1") as client, refused:
+        client.evaluate_many([], **wrong)

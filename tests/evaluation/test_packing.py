@@ -16,7 +16,7 @@ from trivet.data.collating import collate
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, lay_out
 from trivet.errors import BackendError
-from trivet.evaluation.job import InferenceJob, WorkerPool
+from trivet.evaluation.evaluation_job import InferenceJob, WorkerPool
 from trivet.evaluation.packing import (
     BackendCall,
     BatchLimits,

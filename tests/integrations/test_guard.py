@@ -11,8 +11,8 @@ import pytest
 
 import trivet
 from trivet.errors import BackendError, ExampleError
-from trivet.events import SentenceEvent
 from trivet.integrations.guard import text_of
+from trivet.interface import SentenceEvent
 from trivet.records import ContextSpan, UnsupportedSpan
 
 ANSWER = "The mill is old. It is of wood.\n\nThe ferry is red.  "

@@ -15,7 +15,7 @@ from trivet.data.collating import collate
 from trivet.data.labelled.datamodule import collate_items, prepare
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, lay_out
-from trivet.evaluation.job import InferenceJob, WorkerPool
+from trivet.evaluation.evaluation_job import InferenceJob, WorkerPool
 from trivet.evaluation.packing import BatchLimits
 from trivet.model.aggregate import Outputs
 from trivet.model.architecture import Granularity

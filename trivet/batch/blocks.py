@@ -16,9 +16,10 @@ from trivet.batch.settings import RunSettings
 from trivet.batch.verdict_lines import verdict_line
 from trivet.data.logs.column_mapping import LogRow
 from trivet.errors import DataError
+from trivet.evaluation.evaluation_job import EvaluationJob
 from trivet.evaluation.evaluator import Evaluator
-from trivet.evaluation.job import EvaluationJob, prefetch
 from trivet.evaluation.preprocessing import count_characters
+from trivet.evaluation.streams import prefetch
 from trivet.records import Evaluation, FailedEvaluation
 
 _ROWS = 64  # most rows in a block

@@ -17,7 +17,7 @@ from trivet.batch.verdict_lines import FIELDS
 from trivet.batch.verdict_parquet import needs_pyarrow, write_parquet
 from trivet.data.files.xlsx_rows import needs_openpyxl
 from trivet.errors import DataError
-from trivet.results import flat
+from trivet.interface import flat
 
 _LONGEST_CELL = 32_767  # characters, by Excel's own limit
 _MOST_ROWS = 1_048_576

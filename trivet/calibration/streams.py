@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from trivet.calibration.halts import Streamed
 from trivet.errors import ExampleError, WindowError
+from trivet.evaluation.answer_stream import SentenceReader
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.postprocessing import to_evaluation
 from trivet.evaluation.preprocessing import PreprocessedExample, Preprocessor
-from trivet.evaluation.sentence_reader import SentenceReader
 from trivet.records import Evaluation, LabelledExample, RagExample
 
 _BLOCK = 256  # sentences that are evaluated together

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 import httpx2
 
-from trivet.client.answer_stream import AsyncAnswerStream
-from trivet.client.messages import MOST_BYTES, Examples, Relevance, Result, Slot
+from trivet.client.messages import MOST_BYTES, Examples, Relevance, Slot
 from trivet.client.requester import ClientSettings, Requester, Wait
+from trivet.errors import ExampleError
+from trivet.interface import Options, Result, SentenceEvent, checked, takes_options
 from trivet.records import Evaluation, FailedEvaluation
 
 
@@ -35,6 +36,7 @@ class AsyncClient:
         self._http = httpx2.AsyncClient(**self.settings.http_arguments())
         self._requester = Requester(self.settings, self._http.request, _pause)
 
+    @takes_options
     async def evaluate(
         self,
         question: str,
@@ -42,28 +44,25 @@ class AsyncClient:
         response: str,
         *,
         id: str | None = None,  # noqa: A002 (the field's name in every record)
-        allow_empty_contexts: bool = False,
-        threshold: float | None = None,
+        **options: Unpack[Options],
     ) -> Evaluation:
         """Evaluate one example, as ``Client.evaluate`` does."""
         texts = {"question": question, "contexts": contexts, "response": response}
-        options = {"allow_empty_contexts": allow_empty_contexts, "threshold": threshold}
-        return await self._requester.evaluate(texts, id, options)
+        return await self._requester.evaluate(texts, id, checked(options))
 
+    @takes_options
     async def evaluate_many(
         self,
         examples: Examples,
         *,
         mapping: Mapping[str, str] | None = None,
-        allow_empty_contexts: bool = False,
-        threshold: float | None = None,
+        **options: Unpack[Options],
     ) -> AsyncGenerator[Evaluation | FailedEvaluation]:
         """Evaluate a stream, asynchronous or not, as ``Client.evaluate_many`` does."""
-        options = {"allow_empty_contexts": allow_empty_contexts, "threshold": threshold}
-        running: set[asyncio.Task[list[Result]]] = set()
+        wanted, running = checked(options), set[asyncio.Task[list[Result]]]()
 
         def begin(block: list[Slot]) -> Wait:
-            task = asyncio.create_task(self._requester.evaluate_block(block, options))
+            task = asyncio.create_task(self._requester.evaluate_block(block, wanted))
             running.add(task)
 
             def wait() -> Awaitable[list[Result]]:
@@ -82,6 +81,7 @@ class AsyncClient:
             await asyncio.gather(*running, return_exceptions=True)
             await results.aclose()
 
+    @takes_options
     def stream(
         self,
         question: str,
@@ -89,12 +89,10 @@ class AsyncClient:
         *,
         windows: Literal["evidence", "all"] = "evidence",
         id: str | None = None,  # noqa: A002 (the field's name in every record)
-        allow_empty_contexts: bool = False,
-        threshold: float | None = None,
+        **options: Unpack[Options],
     ) -> AsyncAnswerStream:
         """Begin to judge an answer while it is written, as ``Client.stream`` does."""
-        options = {"allow_empty_contexts": allow_empty_contexts, "threshold": threshold}
-        return AsyncAnswerStream(self._requester, question, contexts, windows, id, options)
+        return AsyncAnswerStream(self._requester, question, contexts, windows, id, checked(options))
 
     async def relevance(self, question: str, contexts: Sequence[Any] | str) -> Relevance:
         """Score contexts without a response, as ``Client.relevance`` does."""
@@ -121,3 +119,78 @@ class AsyncClient:
 
 async def _pause(seconds: float, error: Exception) -> None:
     await asyncio.sleep(seconds)
+
+
+class AsyncAnswerStream:
+    """Judges an answer while it is written; made by ``AsyncClient.stream``.
+
+    Every request holds the contexts and the text so far: the server remembers nothing. None is
+    sent for a piece that completes no sentence.
+    """
+
+    def __init__(
+        self,
+        requester: Requester,
+        question: str,
+        contexts: Sequence[Any] | str,
+        windows: str,
+        id_: str | None,
+        options: Mapping[str, object],
+    ) -> None:
+        from trivet.data.sentences import GrowingText
+
+        self._growing = GrowingText()
+        self._requester = requester
+        self._texts = {"question": question, "contexts": contexts}
+        self._windows = windows
+        self._id = id_
+        self._given = options
+        self._verdict: Evaluation | None = None
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return self._growing.text
+
+    async def afeed(self, text: str) -> list[SentenceEvent]:
+        """Append a piece of text and judge what it completes, as ``AnswerStream.feed``.
+
+        Raises:
+            ExampleError: The piece is no string, or the question or contexts cannot be evaluated.
+            BackendError: The server's backend failed.
+            ServerError: The server gave no answer for another reason.
+            ValueError: The stream is closed.
+        """
+        self._check_open()
+        if not isinstance(text, str):
+            raise ExampleError(f"a piece of text must be a string, not {type(text).__name__}")
+        start = self._growing.start
+        return await self._judge(start, False) if self._growing.append(text) else []
+
+    async def aflush(self) -> list[SentenceEvent]:
+        """Judge the rest of the text as it is; errors as in ``afeed``."""
+        self._check_open()
+        start = self._growing.start
+        return await self._judge(start, True) if self._growing.rest() else []
+
+    async def aclose(self) -> Evaluation:
+        """Evaluate all of the text; later calls return the same verdict."""
+        if self._verdict is None:
+            texts = {**self._texts, "response": self.text}
+            self._verdict = await self._requester.evaluate(texts, self._id, self._given)
+        return self._verdict
+
+    async def _judge(self, start: int, complete: bool) -> list[SentenceEvent]:
+        texts = {**self._texts, "response": self.text}
+        options = {
+            "start": start,
+            "complete": complete,
+            "verdict": False,
+            "windows": self._windows,
+            **self._given,
+        }
+        return await self._requester.sentences(texts, options)
+
+    def _check_open(self) -> None:
+        if self._verdict is not None:
+            raise ValueError("the stream is closed; begin another one with stream()")

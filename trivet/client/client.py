@@ -6,15 +6,15 @@ import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 import httpx2
 
-from trivet.client.answer_stream import AnswerStream, AsyncAnswerStream
-from trivet.client.messages import MOST_BYTES, Relevance, Result, Slot
+from trivet.client.async_client import AsyncAnswerStream
+from trivet.client.messages import MOST_BYTES, Relevance, Slot
 from trivet.client.requester import ClientSettings, Requester, Wait, run
+from trivet.interface import Options, Result, Results, SentenceEvent, checked, takes_options
 from trivet.records import Evaluation, FailedEvaluation
-from trivet.results import Results
 
 
 class Client:
@@ -56,6 +56,7 @@ class Client:
         self._closed = threading.Event()
         self._requester = self._requester_until(self._closed)
 
+    @takes_options
     def evaluate(
         self,
         question: str,
@@ -63,8 +64,7 @@ class Client:
         response: str,
         *,
         id: str | None = None,  # noqa: A002 (the field's name in every record)
-        allow_empty_contexts: bool = False,
-        threshold: float | None = None,
+        **options: Unpack[Options],
     ) -> Evaluation:
         """Evaluate one example; arguments and errors as in ``Evaluator.evaluate``.
 
@@ -75,17 +75,16 @@ class Client:
             ServerError: The server gave no verdict, for a reason that is not in the example.
         """
         texts = {"question": question, "contexts": contexts, "response": response}
-        options = {"allow_empty_contexts": allow_empty_contexts, "threshold": threshold}
-        return run(self._requester.evaluate(texts, id, options))
+        return run(self._requester.evaluate(texts, id, checked(options)))
 
+    @takes_options
     def evaluate_many(
         self,
         examples: Iterable[Any],
         *,
         mapping: Mapping[str, str] | None = None,
-        allow_empty_contexts: bool = False,
-        threshold: float | None = None,
         progress: bool = False,
+        **options: Unpack[Options],
     ) -> Results:
         """Evaluate a stream of examples, in order, as ``Evaluator.evaluate_many`` does.
 
@@ -98,8 +97,7 @@ class Client:
         from trivet.data.logs.rows import count_rows, read_examples
 
         read = read_examples(examples, mapping)
-        options = {"allow_empty_contexts": allow_empty_contexts, "threshold": threshold}
-        results = self._results(read, options)
+        results = self._results(read, checked(options))
         return Results(results, count_rows(examples), progress)
 
     def _results(
@@ -126,6 +124,7 @@ class Client:
             pool.shutdown(wait=False, cancel_futures=True)
             run(results.aclose())
 
+    @takes_options
     def stream(
         self,
         question: str,
@@ -133,17 +132,15 @@ class Client:
         *,
         windows: Literal["evidence", "all"] = "evidence",
         id: str | None = None,  # noqa: A002 (the field's name in every record)
-        allow_empty_contexts: bool = False,
-        threshold: float | None = None,
+        **options: Unpack[Options],
     ) -> AnswerStream:
         """Begin to judge an answer while it is written, like ``Evaluator.stream``.
 
         Each request holds the contexts and the text so far, so any server can answer it. Wrong
         contexts are refused at the first sentence.
         """
-        options = {"allow_empty_contexts": allow_empty_contexts, "threshold": threshold}
         return AnswerStream(
-            AsyncAnswerStream(self._requester, question, contexts, windows, id, options)
+            AsyncAnswerStream(self._requester, question, contexts, windows, id, checked(options))
         )
 
     def relevance(self, question: str, contexts: Sequence[Any] | str) -> Relevance:
@@ -180,3 +177,27 @@ class Client:
                 raise error
 
         return Requester(self.settings, send, pause)
+
+
+class AnswerStream:
+    """``AsyncAnswerStream`` without an event loop; made by ``Client.stream``."""
+
+    def __init__(self, stream: AsyncAnswerStream) -> None:
+        self._stream = stream
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return self._stream.text
+
+    def feed(self, text: str) -> list[SentenceEvent]:
+        """Append a piece of text and judge what it completes, as ``AsyncAnswerStream.afeed``."""
+        return run(self._stream.afeed(text))
+
+    def flush(self) -> list[SentenceEvent]:
+        """Judge the rest of the text as it is."""
+        return run(self._stream.aflush())
+
+    def close(self) -> Evaluation:
+        """Evaluate all of the text; later calls return the same verdict."""
+        return run(self._stream.aclose())

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import httpx2
 
 from trivet.errors import BackendError, DataError, ExampleError, ServerError, WindowError
-from trivet.events import SentenceEvent
+from trivet.interface import Result, SentenceEvent
 from trivet.records import (
     ContextName,
     ContextVerdict,
@@ -146,7 +146,6 @@ def _slot(example: Given, most_bytes: int) -> Slot:
 _SHOWN_CHARACTERS = 200
 
 Read = TypeVar("Read")
-Result: TypeAlias = Evaluation | FailedEvaluation
 
 
 @dataclass(frozen=True, slots=True)

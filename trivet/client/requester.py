@@ -31,7 +31,6 @@ from trivet.client.messages import (
     Examples,
     Read,
     Relevance,
-    Result,
     Slot,
     blocks,
     body,
@@ -45,7 +44,7 @@ from trivet.client.messages import (
     transport_problem,
 )
 from trivet.errors import BackendError, ExampleError, WindowError
-from trivet.events import SentenceEvent
+from trivet.interface import Result, SentenceEvent
 from trivet.records import Evaluation, FailedEvaluation, to_json_text
 
 Wait: TypeAlias = Callable[[], Awaitable[list[Result]]]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import os
 from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from trivet.backends.backend import (
     POSITIONS,
@@ -25,10 +24,10 @@ from trivet.data.logs.context_values import named_example
 from trivet.data.logs.conversation import Turns, read_turns
 from trivet.data.logs.rows import check_rows, count_rows, read_examples
 from trivet.errors import BackendError
-from trivet.evaluation.answer_stream import AnswerStream
+from trivet.evaluation.answer_stream import AnswerStream, SentenceReader, StreamWindows
 from trivet.evaluation.correction import Correction, CorrectionMode, correct
+from trivet.evaluation.evaluation_job import EvaluationJob, InferenceJob, Reading, WorkerPool
 from trivet.evaluation.evidence import with_sources
-from trivet.evaluation.job import EvaluationJob, InferenceJob, Reading, WorkerPool, prefetch
 from trivet.evaluation.options import check_options, check_threshold
 from trivet.evaluation.packing import BatchLimits, WindowAccumulator
 from trivet.evaluation.postprocessing import to_evaluation, to_token_verdicts
@@ -39,10 +38,9 @@ from trivet.evaluation.preprocessing import (
     Preprocessor,
     Refusal,
 )
-from trivet.evaluation.sentence_reader import SentenceReader, StreamWindows
-from trivet.evaluation.streams import blocks, evaluate_async
+from trivet.evaluation.streams import blocks, evaluate_async, prefetch
+from trivet.interface import Options, Result, Results, checked, takes_options
 from trivet.records import Evaluation, FailedEvaluation, RagExample, TokenVerdict
-from trivet.results import Result, Results, progress_bar
 
 T = TypeVar("T")
 
@@ -132,6 +130,7 @@ class Evaluator:
         """Name of the backend and of the graph's file."""
         return self.backend.name
 
+    @takes_options
     def evaluate(
         self,
         question: str,
@@ -139,8 +138,7 @@ class Evaluator:
         response: str,
         *,
         id: str | None = None,  # noqa: A002 (the field's name in every record)
-        allow_empty_contexts: bool = False,
-        threshold: float | None = None,
+        **options: Unpack[Options],
     ) -> Evaluation:
         """Evaluate one example.
 
@@ -150,11 +148,11 @@ class Evaluator:
                 LangChain, LlamaIndex and Haystack; one string is one passage.
             response: Answer; with ``""`` only relevance is evaluated.
             id: Name of the example, repeated in the verdict.
-            allow_empty_contexts: Evaluate an example without contexts instead of refusing it; the
-                context scores are then ``None``.
-            threshold: A sentence is unsupported if its support and the faithfulness of the
-                response are both below it, in [0, 1]; ``None`` means that of the bundle. Higher
-                ones find more and raise more false alarms.
+            options: ``allow_empty_contexts`` evaluates an example without contexts instead of
+                refusing it; the context scores are then ``None``. ``threshold``, in [0, 1]: a
+                sentence is unsupported if its support and the faithfulness of the response are
+                both below it; ``None`` means that of the bundle. Higher ones find more and raise
+                more false alarms.
 
         Returns:
             The verdict.
@@ -165,10 +163,9 @@ class Evaluator:
             BackendError: The backend failed.
         """
         example = named_example(question, contexts, response, id)
-        return self.begin(
-            [example], allow_empty_contexts=allow_empty_contexts, threshold=threshold
-        ).only(to_evaluation)
+        return self.begin([example], **options).only(to_evaluation)
 
+    @takes_options
     def evaluate_messages(
         self,
         messages: Sequence[Mapping[str, Any]],
@@ -176,17 +173,14 @@ class Evaluator:
         contexts: Sequence[Any] | str | None = None,
         turns: Turns = "last",
         id: str | None = None,  # noqa: A002 (the field's name in every record)
-        allow_empty_contexts: bool = False,
-        threshold: float | None = None,
+        **options: Unpack[Options],
     ) -> list[Result]:
         """Evaluate the last answer of a conversation, or each; one result for each of them.
 
         Arguments and errors as of `read_turns`; what fails has its failure.
         """
         examples = [each.example for each in read_turns(messages, contexts, turns, id)]
-        return self.begin(
-            examples, allow_empty_contexts=allow_empty_contexts, threshold=threshold
-        ).results()
+        return self.begin(examples, **options).results()
 
     def evaluate_tokens(
         self,
@@ -207,14 +201,14 @@ class Evaluator:
             to_token_verdicts
         )
 
+    @takes_options
     def evaluate_many(
         self,
         examples: Iterable[Any],
         *,
         mapping: Mapping[str, str] | None = None,
-        allow_empty_contexts: bool = False,
-        threshold: float | None = None,
         progress: bool = False,
+        **options: Unpack[Options],
     ) -> Results:
         """Evaluate a stream of examples in order, with one result for each, also for failures.
 
@@ -227,9 +221,8 @@ class Evaluator:
                 ``datasets``. A failure (of a row that could not be read) is passed on.
             mapping: Names for some of our fields, such as ``{"question": "prompt"}``, or paths
                 such as ``{"contexts": "outputs.documents[].page_content"}``.
-            allow_empty_contexts: As in ``evaluate``.
-            threshold: As in ``evaluate``.
             progress: Whether a progress bar is shown on stderr.
+            options: As in ``evaluate``.
 
         Returns:
             An iterator over the verdict on each example, or the reason why there is none; its
@@ -240,9 +233,7 @@ class Evaluator:
             DataError: A table lacks a column, or ``mapping`` names an unknown field.
         """
         read = read_examples(examples, mapping)
-        begin = functools.partial(
-            self.begin, allow_empty_contexts=allow_empty_contexts, threshold=threshold
-        )
+        begin = functools.partial(self.begin, **checked(options))
 
         def results() -> Generator[Result]:
             for job in prefetch(blocks(read), begin):
@@ -250,6 +241,7 @@ class Evaluator:
 
         return Results(results(), count_rows(examples), progress)
 
+    @takes_options
     def stream(
         self,
         question: str,
@@ -257,8 +249,7 @@ class Evaluator:
         *,
         windows: StreamWindows = "evidence",
         id: str | None = None,  # noqa: A002 (the field's name in every record)
-        allow_empty_contexts: bool = False,
-        threshold: float | None = None,
+        **options: Unpack[Options],
     ) -> AnswerStream:
         """Begin to judge an answer while it is written: ``feed`` its text, then ``close``.
 
@@ -268,20 +259,20 @@ class Evaluator:
             windows: ``evidence`` judges a sentence on one window of the context sentences that
                 share most words with it, ``all`` on all contexts, which takes longer.
             id: As in ``evaluate``.
-            allow_empty_contexts: As in ``evaluate``.
-            threshold: A sentence is unsupported if its support is below it; ``None`` means the
-                bundle's threshold of single sentences. The final verdict takes it as ``evaluate``.
+            options: As in ``evaluate``, but for the threshold: a sentence is unsupported if its own
+                support is below it; ``None`` means the bundle's threshold of single sentences.
 
         Raises:
             ExampleError: The question or the contexts cannot be evaluated.
             ValueError: ``windows`` is unknown, or ``threshold`` is not in [0, 1].
         """
-        check_threshold(threshold)
+        check_threshold(checked(options).get("threshold"))
         example = named_example(question, contexts, "", id)
-        reader = SentenceReader(self.preprocessor, example, windows, allow_empty_contexts)
+        allows = options.get("allow_empty_contexts", False)
+        reader = SentenceReader(self.preprocessor, example, windows, allows)
 
         def evaluate(prepared: PreprocessedExample) -> Evaluation:
-            return self.begin([prepared], threshold=threshold).only(to_evaluation)
+            return self.begin([prepared], **options).only(to_evaluation)
 
         return AnswerStream(reader, evaluate)
 
@@ -304,6 +295,7 @@ class Evaluator:
         verdict = self.begin([example], threshold=threshold).only(to_evaluation)
         return correct(response, verdict, mode)
 
+    @takes_options
     async def aevaluate(
         self,
         question: str,
@@ -311,37 +303,25 @@ class Evaluator:
         response: str,
         *,
         id: str | None = None,  # noqa: A002 (the field's name in every record)
-        allow_empty_contexts: bool = False,
-        threshold: float | None = None,
+        **options: Unpack[Options],
     ) -> Evaluation:
         """Evaluate one example as ``evaluate`` does, in a thread: the event loop stays free."""
-        run = functools.partial(
-            self.evaluate, id=id, allow_empty_contexts=allow_empty_contexts, threshold=threshold
-        )
+        run = functools.partial(self.evaluate, id=id, **options)
         return await asyncio.to_thread(run, question, contexts, response)
 
-    async def aevaluate_many(
+    @takes_options
+    def aevaluate_many(
         self,
         examples: Iterable[Any] | AsyncIterable[Any],
         *,
         mapping: Mapping[str, str] | None = None,
-        allow_empty_contexts: bool = False,
-        threshold: float | None = None,
         progress: bool = False,
+        **options: Unpack[Options],
     ) -> AsyncGenerator[Result]:
         """Evaluate a stream, asynchronous or not, as ``evaluate_many`` does, in threads."""
         check_rows(examples)
-        begin = functools.partial(
-            self.begin, allow_empty_contexts=allow_empty_contexts, threshold=threshold
-        )
-        bar = progress_bar(count_rows(examples)) if progress else contextlib.nullcontext()
-        results = evaluate_async(examples, mapping, begin)
-        async with contextlib.aclosing(results):
-            with bar as advance:
-                async for result in results:
-                    if advance is not None:
-                        advance()
-                    yield result
+        begin = functools.partial(self.begin, **checked(options))
+        return evaluate_async(examples, mapping, begin, progress)
 
     def begin(
         self,
@@ -397,3 +377,24 @@ class Evaluator:
             except BackendError as error:
                 outcomes.append(error)
         return outcomes
+
+
+@takes_options
+def evaluate(
+    question: str,
+    contexts: Sequence[Any] | str,
+    response: str,
+    *,
+    id: str | None = None,  # noqa: A002 (the field's name in every record)
+    **options: Unpack[Options],
+) -> Evaluation:
+    """Evaluate one example with the embedded bundle; see ``Evaluator.evaluate``.
+
+    The bundle is loaded at the first call and kept.
+    """
+    return _default_evaluator().evaluate(question, contexts, response, id=id, **options)
+
+
+@functools.cache
+def _default_evaluator() -> Evaluator:
+    return Evaluator()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from trivet.data.logs.rows import Given, RowReader, read_examples
+from trivet.data.logs.rows import Given, RowReader, count_rows, read_examples
 from trivet.evaluation.preprocessing import count_characters
-from trivet.results import Result
+from trivet.interface import Result, progress_bar
+
+T = TypeVar("T")
+C = TypeVar("C", bound="_Cancellable")
 
 # A block is tokenized in one batch and its windows are packed together. The tokenizer takes about
 # 150 bytes per character, so long examples make smaller blocks.
@@ -17,9 +22,12 @@ _BLOCK_EXAMPLES = 64
 _BLOCK_CHARACTERS = 500_000
 
 
-class _Job(Protocol):
+class _Cancellable(Protocol):
+    def cancel(self) -> object: ...
+
+
+class _Job(_Cancellable, Protocol):
     def results(self) -> list[Result]: ...
-    def cancel(self) -> None: ...
 
 
 class _Block(list[Given]):
@@ -45,8 +53,37 @@ def blocks(examples: Iterable[Given]) -> Iterator[list[Given]]:
         yield block
 
 
+def prefetch(blocks: Iterable[T], begin: Callable[[T], C], ahead: int = 1) -> Iterator[C]:
+    """Start the work on ``ahead`` more blocks before one is yielded: the backend never idles.
+
+    Errors of ``begin`` and ``blocks`` are raised after the blocks that were started before. All
+    work is cancelled if the caller stops early.
+    """
+    begun: deque[C] = deque()
+    works: Iterator[C] = map(begin, blocks)
+    broken = None
+    try:
+        while True:
+            try:
+                begun.extend(itertools.islice(works, ahead + 1 - len(begun)))
+            except Exception as error:
+                broken, works = error, iter(())
+            if not begun:
+                break
+            yield begun[0]
+            begun.popleft()
+    finally:
+        for each in begun:
+            each.cancel()
+    if broken is not None:
+        raise broken
+
+
 async def evaluate_async(
-    rows: object, mapping: Mapping[str, str] | None, begin: Callable[[list[Given]], _Job]
+    rows: object,
+    mapping: Mapping[str, str] | None,
+    begin: Callable[[list[Given]], _Job],
+    progress: bool = False,
 ) -> AsyncGenerator[Result]:
     """Evaluate rows, in order; reading, tokenizing and waiting run in threads.
 
@@ -54,20 +91,24 @@ async def evaluate_async(
     """
     begun: deque[_Job] = deque()
     stream, broken = _async_blocks(rows, mapping), None
+    bar = progress_bar(count_rows(rows)) if progress else contextlib.nullcontext()
     try:
-        while True:
-            try:
-                block = await anext(stream, None)
-            except Exception as error:  # results of the rows before come first
-                block, broken = None, error
-            if block is not None:
-                begun.append(await asyncio.to_thread(begin, block))
-            while len(begun) > (block is not None):
-                for result in await asyncio.to_thread(begun[0].results):
-                    yield result
-                begun.popleft()
-            if block is None:
-                break
+        with bar as advance:
+            while True:
+                try:
+                    block = await anext(stream, None)
+                except Exception as error:  # results of the rows before come first
+                    block, broken = None, error
+                if block is not None:
+                    begun.append(await asyncio.to_thread(begin, block))
+                while len(begun) > (block is not None):
+                    for result in await asyncio.to_thread(begun[0].results):
+                        if advance is not None:
+                            advance()
+                        yield result
+                    begun.popleft()
+                if block is None:
+                    break
     finally:
         for job in begun:
             job.cancel()

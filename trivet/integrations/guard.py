@@ -10,8 +10,8 @@ import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterable, Sequence
 from typing import Any, Literal, overload
 
-from trivet.events import SentenceEvent
 from trivet.integrations.judge import default_judge
+from trivet.interface import SentenceEvent
 
 
 def text_of(chunk: Any) -> str:

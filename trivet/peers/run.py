@@ -17,7 +17,8 @@ from trivet.batch.errors import RunChangedError
 from trivet.batch.output import Output, no_room
 from trivet.batch.settings import Shard
 from trivet.errors import BackendError, ExampleError, WindowError
-from trivet.evaluation.job import WorkerPool, prefetch
+from trivet.evaluation.evaluation_job import WorkerPool
+from trivet.evaluation.streams import prefetch
 from trivet.llm.chat import LlmError
 from trivet.peers.peer import Peer, PeerScore
 from trivet.peers.predictions import Header, digest_rows, read_header, to_line

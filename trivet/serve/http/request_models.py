@@ -30,7 +30,7 @@ from trivet.data.logs.column_mapping import FIELD_NAMES
 from trivet.data.logs.context_values import CONTEXT_ID_NAMES, CONTEXT_TEXT_NAMES, names_or_none
 from trivet.data.logs.conversation import Turns, read_turns
 from trivet.errors import plain_fault
-from trivet.evaluation.sentence_reader import StreamWindows
+from trivet.evaluation.answer_stream import StreamWindows
 from trivet.records import ContextName, RagExample
 from trivet.serve.http.errors import RequestError
 

@@ -18,8 +18,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from trivet.errors import ExampleError
+from trivet.evaluation.answer_stream import PendingSentence, SentenceReader
 from trivet.evaluation.evaluator import Evaluator
-from trivet.evaluation.sentence_reader import PendingSentence, SentenceReader
 from trivet.records import FailedEvaluation, to_json_text
 from trivet.serve.http.errors import failure_error, request_error
 from trivet.serve.http.request_models import StreamBody, context_ids, parser

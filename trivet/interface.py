@@ -1,18 +1,53 @@
-"""Results of many evaluations: a stream with a progress bar, or a DataFrame."""
+"""What ``Evaluator``, ``Client`` and ``AsyncClient`` share: options, results of many, events."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import inspect
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, get_type_hints
 
-from trivet.records import Evaluation, FailedEvaluation
+from trivet.records import ContextSpan, Evaluation, FailedEvaluation, UnsupportedSpan
 
 if TYPE_CHECKING:
     import pandas
 
+F = TypeVar("F", bound=Callable[..., Any])
 Result: TypeAlias = Evaluation | FailedEvaluation
 _FLATTENED = ("error", "metadata", "texts")
+
+
+class Options(TypedDict, total=False):
+    """Options of every evaluation; ``Evaluator.evaluate`` documents them."""
+
+    allow_empty_contexts: bool
+    threshold: float | None
+
+
+_DEFAULTS = Options(allow_empty_contexts=False, threshold=None)
+
+
+def takes_options(function: F) -> F:
+    """Show the options in the signature of a function that takes them as ``**options``."""
+    own, types = inspect.signature(function), get_type_hints(Options)
+    shown = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=types[name]
+        )
+        for name, default in _DEFAULTS.items()
+    ]
+    given = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    function.__dict__["__signature__"] = own.replace(parameters=[*given, *shown])
+    return function
+
+
+def checked(options: Options) -> Options:
+    """Return options for a later call; an unknown one raises a ``TypeError`` now."""
+    if unknown := options.keys() - _DEFAULTS.keys():
+        raise TypeError(f"no option {', '.join(sorted(unknown))}; use {', '.join(_DEFAULTS)}")
+    return options
 
 
 class Results(Iterator[Result]):
@@ -85,3 +120,39 @@ def _counted(results: Generator[Result], total: int | None) -> Generator[Result]
         for result in results:
             advance()
             yield result
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceEvent:
+    """A sentence of an answer that is still being written, judged when it ended.
+
+    Attributes:
+        start: First character in the text so far.
+        end: One past the last character.
+        text: The sentence.
+        support: As of ``SentenceVerdict``; ``None`` without a claim.
+        supported: Whether ``support`` reaches ``threshold``, whatever the sentences before it
+            reach; ``None`` without a claim.
+        unsupported: Spans in it that no context supports, by characters of the text so far.
+        source: Its best source by the evidence head, else the context sentence that shares most
+            words with it; ``None`` without contexts.
+        source_text: Text of ``source``.
+        abstains: Whether it says that there is no answer.
+        threshold: Threshold of single sentences, of the bundle or the call; ``None`` from a server
+            that does not tell it.
+    """
+
+    start: int
+    end: int
+    text: str
+    support: float | None
+    supported: bool | None
+    unsupported: tuple[UnsupportedSpan, ...]
+    source: ContextSpan | None
+    source_text: str | None
+    abstains: bool = False
+    threshold: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the event as plain dictionaries, lists, numbers and strings."""
+        return dataclasses.asdict(self)

@@ -12,9 +12,10 @@ import os
 import threading
 import weakref
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
 
 from trivet.backends.backend import Backend
 from trivet.bundle.schema import Thresholds
@@ -26,7 +27,6 @@ from trivet.model.aggregate import Outputs
 from trivet.records import Evaluation, FailedEvaluation, RagExample
 
 T = TypeVar("T")
-C = TypeVar("C", bound="_Cancellable")
 Reading: TypeAlias = Callable[[PreprocessedExample, Outputs, Thresholds | None], T]
 _open_pools: weakref.WeakSet[_Shared] = weakref.WeakSet()
 _Waiting = tuple[Future[Any], Callable[[int], Any], int]  # with the identity of its owner
@@ -88,25 +88,16 @@ class InferenceJob:
             call.cancel()
 
 
+@dataclass(frozen=True, slots=True)
 class EvaluationJob:
-    """Examples that wait for the backend or run; made by ``Evaluator.begin``.
+    """Examples that wait for the backend or run; made by ``Evaluator.begin``."""
 
-    Args:
-        examples: Examples, and failures from the start.
-        preprocessed: Results of preprocessing of the examples.
-        inference: Inference of those that are no refusal.
-        postprocess: Reads the outcomes of the examples from the answers.
-    """
-
-    def __init__(
-        self,
-        examples: Sequence[RagExample | PreprocessedExample | FailedEvaluation],
-        preprocessed: Sequence[PreprocessedExample | Refusal],
-        inference: InferenceJob,
-        postprocess: Callable[[Sequence[WindowAccumulator], Reading[Any]], list[Any]],
-    ) -> None:
-        self._examples, self.preprocessed = examples, preprocessed
-        self._inference, self._postprocess = inference, postprocess
+    # examples, and failures from the start
+    examples: Sequence[RagExample | PreprocessedExample | FailedEvaluation]
+    preprocessed: Sequence[PreprocessedExample | Refusal]  # without the failures
+    inference: InferenceJob  # of those that are no refusal
+    # reads the outcomes of the examples from the answers
+    postprocess: Callable[[Sequence[WindowAccumulator], Reading[Any]], list[Any]]
 
     def only(self, reading: Reading[T]) -> T:
         """Wait; return the outcome of the only example, or raise its error."""
@@ -117,19 +108,19 @@ class EvaluationJob:
 
     def outcomes(self, reading: Reading[T]) -> list[T | Refusal]:
         """Wait; return the outcome of each example that is no failure from the start."""
-        return self._postprocess(self._inference.wait(), reading)
+        return self.postprocess(self.inference.wait(), reading)
 
     def results(self) -> list[Evaluation | FailedEvaluation]:
         """Wait; return one result for each example, in order, also for failures."""
         outcomes = iter(self.outcomes(to_evaluation))
         return [
             each if isinstance(each, FailedEvaluation) else to_result(next(outcomes), each.id)
-            for each in self._examples
+            for each in self.examples
         ]
 
     def cancel(self) -> None:
         """Drop the calls that have not run; there are no results then."""
-        self._inference.cancel()
+        self.inference.cancel()
 
 
 class WorkerPool:
@@ -221,33 +212,3 @@ def _close_all() -> None:
     """End all pools before the interpreter ends under running calls."""
     for shared in list(_open_pools):
         shared.close(_AT_EXIT_SECONDS)
-
-
-class _Cancellable(Protocol):
-    def cancel(self) -> object: ...
-
-
-def prefetch(blocks: Iterable[T], begin: Callable[[T], C], ahead: int = 1) -> Iterator[C]:
-    """Start the work on ``ahead`` more blocks before one is yielded: the backend never idles.
-
-    Errors of ``begin`` and ``blocks`` are raised after the blocks that were started before. All
-    work is cancelled if the caller stops early.
-    """
-    begun: deque[C] = deque()
-    works: Iterator[C] = map(begin, blocks)
-    broken = None
-    try:
-        while True:
-            try:
-                begun.extend(itertools.islice(works, ahead + 1 - len(begun)))
-            except Exception as error:
-                broken, works = error, iter(())
-            if not begun:
-                break
-            yield begun[0]
-            begun.popleft()
-    finally:
-        for each in begun:
-            each.cancel()
-    if broken is not None:
-        raise broken
