@@ -196,7 +196,7 @@ def compare_longtracer(folder: str) -> None:
     from sentence_transformers import SentenceTransformer
 
     from trivet.peers.local_model import load_embedder
-    from trivet.peers.longtracer import LongTracer
+    from trivet.peers.pipelines import LongTracer
 
     model = HybridVerificationModel.__new__(HybridVerificationModel)
     model.support_threshold, model.slm_verifier = 0.4, None

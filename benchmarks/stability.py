@@ -23,7 +23,7 @@ import numpy as np
 
 from benchmarks.labelled import data_parser, load
 from benchmarks.report import Table
-from trivet.data.labelled.augmentation.context_padding import lengthen
+from trivet.data.labelled.augmentation.augment import lengthen
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import Evaluation, FailedEvaluation, LabelledExample, RagExample
 

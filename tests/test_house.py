@@ -55,7 +55,7 @@ LIGHT = (
     "trivet.batch.run",
     "trivet.client.client",
     "trivet.client.async_client",
-    "trivet.commands.merge",
+    "trivet.commands.verdicts",
     "trivet.__main__",
 )
 

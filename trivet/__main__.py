@@ -14,29 +14,17 @@ from typing import Annotated, NoReturn
 import typer
 
 import trivet
-from trivet.commands.ablate import ablate
-from trivet.commands.adapt import adapt
-from trivet.commands.annotate import annotate
-from trivet.commands.calibrate import calibrate
+from trivet.commands.bundles import import_, info, publish
 from trivet.commands.command import Command, Group
-from trivet.commands.compare import compare
 from trivet.commands.evaluate import evaluate
 from trivet.commands.export import export
-from trivet.commands.generate import generate
-from trivet.commands.import_ import import_
-from trivet.commands.info import info
-from trivet.commands.lightning import PASSED_ON, lightning
-from trivet.commands.mcp import mcp
-from trivet.commands.merge import merge
-from trivet.commands.perturb import perturb
-from trivet.commands.publish import publish
-from trivet.commands.report import report
+from trivet.commands.llm_jobs import annotate, generate, perturb
+from trivet.commands.measuring import calibrate, compare, test
 from trivet.commands.review import review
-from trivet.commands.serve import serve
+from trivet.commands.serving import mcp, serve
 from trivet.commands.shared import REFUSED, SOME_FAILED, USAGE
-from trivet.commands.show import show
-from trivet.commands.test import test
-from trivet.commands.train import train
+from trivet.commands.training import PASSED_ON, ablate, adapt, lightning, train
+from trivet.commands.verdicts import merge, report, show
 from trivet.errors import (
     BackendError,
     BundleError,

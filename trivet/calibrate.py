@@ -29,13 +29,11 @@ from trivet.bundle.schema import (
     CalibrationInfo,
 )
 from trivet.bundle.weights import load_rag_model
-from trivet.calibration.answered import choose_answered
 from trivet.calibration.bundle_thresholds import load_rows
 from trivet.calibration.choices import Choices
-from trivet.calibration.description import describe
-from trivet.calibration.evidence import choose_sources
 from trivet.calibration.fit import KnotMap, LinearMap, Map, fit, probabilities
-from trivet.calibration.head_logits import read_heads, tokens_read
+from trivet.calibration.head_logits import read_heads, read_model_streams, tokens_read
+from trivet.calibration.head_thresholds import choose_answered, choose_sources
 from trivet.calibration.joining import HeadLogits, Probabilities
 from trivet.calibration.measures import (
     HeadReport,
@@ -44,7 +42,7 @@ from trivet.calibration.measures import (
     head_report,
     parts,
 )
-from trivet.calibration.model_streams import read_model_streams
+from trivet.calibration.report import describe
 from trivet.calibration.sentence_layer import fit_sentence_layer
 from trivet.calibration.streams import choosing
 from trivet.calibration.thresholds import ChosenThresholds, choose_or_keep, dev_scores

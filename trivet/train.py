@@ -17,14 +17,14 @@ from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from trivet.bundle.bundle import read_bundle
-from trivet.calibration.evidence import choose_sources
 from trivet.calibration.head_logits import read_heads
+from trivet.calibration.head_thresholds import choose_sources
 from trivet.configs.loading import dump_config
 from trivet.configs.schema import Head, Init, Precision, TrainConfig
 from trivet.data.labelled.augmentation.augment import Augmentation
 from trivet.data.labelled.batching import WindowBatches
 from trivet.data.labelled.datamodule import Item, RagData
-from trivet.data.labelled.leaks import text_digests
+from trivet.data.labelled.grouping import text_digests
 from trivet.data.labelled.sources import check_source
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import ConfigError, DataError

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trivet.batch.errors import OutputFullError
-from trivet.batch.output import Output, no_room
+from trivet.batch.output import Output, OutputFullError, no_room
 from trivet.errors import DataError
 
 

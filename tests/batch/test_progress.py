@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from tests.measures.verdicts import verdict
-from trivet.batch.progress import Reporter
+from trivet.batch.progress import Reporter, at_times
 from trivet.batch.tally import SCORES, Tally
 from trivet.data.logs.log import Log
 from trivet.records import FailedEvaluation
@@ -66,7 +66,8 @@ def test_a_line_says_how_fast_and_how_long() -> None:
     told: list[str] = []
     now, share = [100.0], [0.5]
     log = cast(Log, SimpleNamespace(share_read=lambda: share[0]))
-    report = Reporter(log, told.append, 10.0, clock=lambda: now[0])
+    clock = lambda: now[0]  # noqa: E731
+    report = Reporter(log, at_times(told.append, 10.0, clock), clock)
     counted = tally()
     now[0] = 130.0
     report(counted, 1000)  # what was there before the first block is no speed

@@ -12,8 +12,7 @@ import pytest
 
 from tests.batch.conftest import GOOD, Judge, WriteLog
 from trivet.batch import blocks, run
-from trivet.batch.errors import RunChangedError, StrictError
-from trivet.batch.output import Output
+from trivet.batch.output import Output, RunChangedError, StrictError
 from trivet.batch.run import ResumePolicy
 from trivet.batch.run_record import RunRecord, record_path, write_record
 from trivet.data.logs.log import Log

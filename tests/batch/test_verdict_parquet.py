@@ -11,7 +11,7 @@ import pytest
 
 from tests.batch.conftest import GOOD, Judge, WriteLog
 from trivet.batch import run
-from trivet.batch.errors import RunChangedError
+from trivet.batch.output import RunChangedError
 from trivet.batch.run import ResumePolicy
 from trivet.errors import DataError
 

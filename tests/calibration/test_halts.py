@@ -8,9 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trivet.bundle.schema import Thresholds
-from trivet.calibration.halts import FALSE_HALTS, DataHalts, Streamed, choose_halt
 from trivet.calibration.report import lines
-from trivet.calibration.streams import choosing, read_streams
+from trivet.calibration.streams import (
+    FALSE_HALTS,
+    DataHalts,
+    Streamed,
+    choose_halt,
+    choosing,
+    read_streams,
+)
 from trivet.calibration.thresholds import choose_or_keep
 from trivet.evaluation.evaluator import Evaluator
 from trivet.measures.rule import Rule

@@ -43,7 +43,7 @@ def client_of(endpoint: ScriptedEndpoint, **settings: object) -> ChatClient:
 def test_an_answer_has_its_text_its_tokens_and_its_logprobs() -> None:
     reply = Reply("yes", logprobs=[{"yes": -0.1, "no": -2.5}])
     with ScriptedEndpoint(lambda body: reply) as endpoint, client_of(endpoint) as client:
-        answer = client.ask_blocking(request(top_logprobs=2))
+        answer = client.ask(request(top_logprobs=2))
     assert (answer.text, answer.model, answer.cached) == ("yes", "scripted", False)
     assert (answer.input_tokens, answer.output_tokens) == (100, 10)
     assert answer.logprobs[0].top == {"yes": -0.1, "no": -2.5}
@@ -51,27 +51,14 @@ def test_an_answer_has_its_text_its_tokens_and_its_logprobs() -> None:
     assert endpoint.bodies[0]["max_tokens"] == 50
 
 
-def test_it_may_be_awaited_and_called_from_threads_at_once() -> None:
-    with ScriptedEndpoint(last_text) as endpoint, client_of(endpoint) as client:
-
-        async def many() -> list[str]:
-            answers = await asyncio.gather(*(client.ask(request(f"a{n}")) for n in range(8)))
-            return [answer.text for answer in answers]
-
-        with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            threads = [pool.submit(client.ask_blocking, request(f"b{n}")) for n in range(8)]
-            assert asyncio.run(many()) == [f"a{n}" for n in range(8)]
-            assert [each.result().text for each in threads] == [f"b{n}" for n in range(8)]
-
-
 def test_no_more_calls_are_open_than_the_concurrency() -> None:
     gate = threading.Event()
     with ScriptedEndpoint(lambda body: "first") as endpoint:
         client = client_of(endpoint, concurrency=3)
-        client.ask_blocking(request("first"))
+        client.ask(request("first"))
         endpoint._script = lambda body: Reply("late", wait=gate)
         with concurrent.futures.ThreadPoolExecutor(9) as pool:
-            asked = [pool.submit(client.ask_blocking, request(f"{n}")) for n in range(9)]
+            asked = [pool.submit(client.ask, request(f"{n}")) for n in range(9)]
             while len(endpoint.bodies) < 4:
                 concurrent.futures.wait(asked, timeout=0.01)
             gate.set()
@@ -84,7 +71,7 @@ def test_no_more_calls_are_open_than_the_concurrency() -> None:
 def test_it_tries_again_after_a_fault_that_passes(fault: Reply) -> None:
     script = sequence(fault, "in the end")
     with ScriptedEndpoint(script) as endpoint, client_of(endpoint) as client:
-        assert client.ask_blocking(request()).text == "in the end"
+        assert client.ask(request()).text == "in the end"
         assert client.usage.calls == 1
     assert len(endpoint.bodies) == 2
 
@@ -111,7 +98,7 @@ def test_every_failure_has_one_line_without_the_key(reply: Reply, code: str, fat
         client_of(endpoint) as client,
         pytest.raises(LlmError) as caught,
     ):
-        client.ask_blocking(request())
+        client.ask(request())
     assert (caught.value.code, caught.value.fatal) == (code, fatal)
     assert KEY not in str(caught.value)
     assert str(caught.value).isprintable()
@@ -125,7 +112,7 @@ def test_a_wait_of_an_hour_is_an_error_at_once() -> None:
         client_of(endpoint) as client,
         pytest.raises(LlmError, match="allows no more calls now"),
     ):
-        client.ask_blocking(request())
+        client.ask(request())
     assert len(endpoint.bodies) == 1
 
 
@@ -138,7 +125,7 @@ def test_an_endpoint_that_is_too_slow_is_named(monkeypatch: pytest.MonkeyPatch) 
             client_of(endpoint, timeout=0.1) as client,
             pytest.raises(LlmError, match=r"did not answer in 0\.1 s") as caught,
         ):
-            client.ask_blocking(request())
+            client.ask(request())
         gate.set()
     assert (caught.value.code, caught.value.fatal) == ("timeout", False)
 
@@ -148,16 +135,16 @@ def test_an_endpoint_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch)
     with ScriptedEndpoint(last_text) as endpoint:
         url = endpoint.url
     with pytest.raises(LlmError, match=r"127\.0\.0\.1 cannot be reached") as caught:
-        ChatClient("scripted", base_url=url).ask_blocking(request())
+        ChatClient("scripted", base_url=url).ask(request())
     assert caught.value.fatal
 
 
 def test_a_missing_key_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY")
     with pytest.raises(LlmError, match="OPENAI_API_KEY is not set"):
-        ChatClient("scripted").ask_blocking(request())
+        ChatClient("scripted").ask(request())
     with ScriptedEndpoint(last_text) as endpoint, client_of(endpoint) as client:
-        assert client.ask_blocking(request("local servers need none")).text
+        assert client.ask(request("local servers need none")).text
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:80", "http://", "http://user:word@127.0.0.1/v1"])
@@ -172,7 +159,7 @@ def test_parameters_that_an_endpoint_refuses_are_left_out(name: str) -> None:
     with ScriptedEndpoint(last_text, refuses=name) as endpoint, client_of(endpoint) as client:
         for text in ("one", "two"):
             sent = request(text, schema=SCHEMA, top_logprobs=1)
-            assert client.ask_blocking(sent).text == text
+            assert client.ask(sent).text == text
     assert len(endpoint.bodies) == 3  # the refusal is remembered
     assert name not in endpoint.bodies[-1]
     assert endpoint.bodies[-1].get("max_completion_tokens") == (
@@ -184,9 +171,9 @@ def test_a_text_that_is_too_long_is_no_refusal_of_a_parameter() -> None:
     reply = scripted.error(400, "maximum context length is 9, you asked for 50 in max_tokens")
     with ScriptedEndpoint(lambda body: reply) as endpoint, client_of(endpoint) as client:
         with pytest.raises(LlmError, match="cannot read so much text"):
-            client.ask_blocking(request())
+            client.ask(request())
         endpoint._script = last_text
-        client.ask_blocking(request())
+        client.ask(request())
     assert [body["max_tokens"] for body in endpoint.bodies] == [50, 50]
 
 
@@ -194,14 +181,14 @@ def test_tokens_that_an_endpoint_does_not_count_are_estimated() -> None:
     raw = json.loads(Reply("yes indeed").body("m")) | {"usage": None}
     reply = Reply(raw=json.dumps(raw).encode())
     with ScriptedEndpoint(lambda body: reply) as endpoint, client_of(endpoint) as client:
-        answer = client.ask_blocking(request("x" * 400))
+        answer = client.ask(request("x" * 400))
     assert (answer.input_tokens, answer.output_tokens) == (108, 2)
 
 
 def test_a_refusal_and_a_cut_answer_are_marked() -> None:
     script = sequence(scripted.REFUSED, Reply("not all", finish_reason="length"))
     with ScriptedEndpoint(script) as endpoint, client_of(endpoint) as client:
-        refused, cut = (client.ask_blocking(request(sample=n)) for n in range(2))
+        refused, cut = (client.ask(request(sample=n)) for n in range(2))
     assert (refused.refused, refused.text) == (True, "I cannot help with that.")
     assert (cut.is_cut, cut.text) == (True, "not all")
 
@@ -216,7 +203,7 @@ def test_the_key_is_in_no_log_and_in_no_cache(
         AnswerCache(path) as cache,
         client_of(endpoint, cache=cache) as client,
     ):
-        assert client.ask_blocking(request()).text == "your key is ***"
+        assert client.ask(request()).text == "your key is ***"
     assert KEY not in caplog.text
     assert KEY.encode() not in path.read_bytes()
 
@@ -227,7 +214,7 @@ def test_equal_requests_are_paid_for_once(tmp_path: Path) -> None:
             with AnswerCache(tmp_path / "cache") as cache, client_of(endpoint, cache=cache) as one:
                 asked = [request("same", sample=n % 2, top_logprobs=1) for n in range(6)]
                 with concurrent.futures.ThreadPoolExecutor(6) as pool:
-                    assert {each.text for each in pool.map(one.ask_blocking, asked)} == {"same"}
+                    assert {each.text for each in pool.map(one.ask, asked)} == {"same"}
                 assert one.usage.calls + one.usage.cached == 6
                 assert cache.tokens("scripted") == (200, 20)
     assert len(endpoint.bodies) == 2
@@ -235,7 +222,7 @@ def test_equal_requests_are_paid_for_once(tmp_path: Path) -> None:
 
 def test_lone_surrogates_can_be_sent() -> None:
     with ScriptedEndpoint(last_text) as endpoint, client_of(endpoint) as client:
-        assert client.ask_blocking(request("a\ud800b")).text == "a\ufffdb"
+        assert client.ask(request("a\ud800b")).text == "a\ufffdb"
 
 
 def test_the_budget_stops_before_it_is_exceeded() -> None:
@@ -244,7 +231,7 @@ def test_the_budget_stops_before_it_is_exceeded() -> None:
         client = client_of(endpoint, price=price, budget=budget)
         with pytest.raises(BudgetError, match=r"of at most \$0\.0210 are spent"):
             for n in range(99):
-                client.ask_blocking(request(f"{n}"))
+                client.ask(request(f"{n}"))
         client.close()
     assert len(endpoint.bodies) == client.usage.calls == 8
     assert budget.spent == pytest.approx(0.016)
@@ -256,7 +243,7 @@ def test_calls_at_once_do_not_exceed_the_budget_together() -> None:
     with ScriptedEndpoint(last_text) as endpoint:
         client = client_of(endpoint, price=price, budget=budget, concurrency=32)
         with concurrent.futures.ThreadPoolExecutor(32) as pool:
-            asked = [pool.submit(client.ask_blocking, request(f"{n}")) for n in range(32)]
+            asked = [pool.submit(client.ask, request(f"{n}")) for n in range(32)]
         client.close()
     answered = [each for each in asked if each.exception() is None]
     assert len(answered) == len(endpoint.bodies) == 8
@@ -274,7 +261,7 @@ def test_a_request_is_foreseen_without_a_call(tmp_path: Path) -> None:
         assert (seen.calls, seen.input_tokens, seen.output_tokens) == (1, 108, 50)
         assert seen.dollars == pytest.approx(208e-6)
         assert endpoint.bodies == []
-        client.ask_blocking(asked)
+        client.ask(asked)
         assert client.foresee(asked).cached == 1
 
 
@@ -287,7 +274,7 @@ def test_a_price_is_two_numbers(text: str) -> None:
 def test_further_parameters_are_sent_and_tell_requests_apart() -> None:
     extra = {"documents": [{"doc_id": "0", "text": "It is old."}]}
     with ScriptedEndpoint(lambda body: "yes") as endpoint, client_of(endpoint) as client:
-        client.ask_blocking(request(extra=extra))
+        client.ask(request(extra=extra))
     assert endpoint.bodies[0]["documents"] == extra["documents"]
     assert request(extra=extra).key("", "") != request().key("", "")
     assert request(extra=extra).estimate_input_tokens() > request().estimate_input_tokens()
@@ -310,6 +297,6 @@ def test_the_first_calls_of_many_threads_share_one_loop(monkeypatch: pytest.Monk
         client_of(endpoint) as client,
         concurrent.futures.ThreadPoolExecutor(4) as pool,
     ):
-        answers = list(pool.map(client.ask_blocking, map(request, "abcd")))
+        answers = list(pool.map(client.ask, map(request, "abcd")))
     assert [answer.text for answer in answers] == ["yes"] * 4
     assert len(made) == 1

@@ -251,13 +251,13 @@ def test_repeats_are_samples_of_their_own() -> None:
         ChatClient("scripted", base_url=endpoint.url) as client,
     ):
         keys = set()
-        ask: Callable[..., ChatAnswer] = client.ask_blocking
+        ask: Callable[..., ChatAnswer] = client.ask
 
         def keep(request: Any) -> ChatAnswer:
             keys.add(request.key("", ""))
             return ask(request)
 
-        client.ask_blocking = keep  # type: ignore[method-assign]
+        client.ask = keep  # type: ignore[method-assign]
         for repeat in range(3):
             LlmPeer("likert", llm_ratings.likert, client, repeat).score(EXAMPLE)
     assert len(keys) == 3

@@ -11,8 +11,8 @@ import pytest
 
 from trivet.errors import ConfigError
 from trivet.peers.entailment import Relations
-from trivet.peers.longtracer import Claim, Column, LongTracer, claims_of, make_peer, split
 from trivet.peers.peer import PeerSetup
+from trivet.peers.pipelines import Claim, Column, LongTracer, claims_of, make_peer, split
 from trivet.records import RagExample
 
 SUPPORTED = Claim("The mill was built of stone.", 0.9, 0.8, 0.1, nli=True)

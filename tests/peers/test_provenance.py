@@ -13,7 +13,7 @@ import transformers
 from trivet.errors import ConfigError, ExampleError
 from trivet.peers.entailment import Hhem
 from trivet.peers.peer import PeerSetup
-from trivet.peers.provenance import Provenance, make_peer
+from trivet.peers.pipelines import Provenance, make_peer
 from trivet.records import RagExample
 
 EXAMPLE = RagExample(

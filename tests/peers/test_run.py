@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from tests.peers.rows import Scripted, refused, row
-from trivet.batch.errors import OutputLockedError, RunChangedError
-from trivet.batch.output import Output
+from trivet.batch.output import Output, OutputLockedError, RunChangedError
 from trivet.batch.settings import Shard
 from trivet.errors import ConfigError, DataError
 from trivet.llm.chat import LlmError

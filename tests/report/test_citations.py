@@ -16,7 +16,7 @@ from trivet.records import (
     EvidenceSpan,
     SentenceVerdict,
 )
-from trivet.report.citations import check_citations
+from trivet.report.sources import check_citations
 
 CONTEXTS = (
     "The mill was built of stone in 1817.",

@@ -11,8 +11,8 @@ import pytest
 from tests.report.rows import make_row
 from trivet.errors import ConfigError, DataError
 from trivet.records import FailedEvaluation
-from trivet.report.comparison_page import Pairing, pair, render_comparison
 from trivet.report.tally import tally
+from trivet.report.two_runs import Pairing, pair, render_comparison
 from trivet.report.verdict_files import VerdictRow
 
 NAMES = ("old", "new")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.report.rows import HOSTILE, PAYLOADS, Page, make_row
-from trivet.report.comparison_page import render_comparison
 from trivet.report.pages import to_html
+from trivet.report.two_runs import render_comparison
 from trivet.report.verdict_files import VerdictRow
 from trivet.report.verdicts_page import render_verdicts
 from trivet.report.write_report import write_report

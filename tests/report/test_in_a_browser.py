@@ -10,8 +10,8 @@ import pytest
 
 from tests.browser import IN_CHROMIUM, Tab, open_tab
 from tests.report.rows import HOSTILE, PAYLOADS, make_row
-from trivet.report.comparison_page import render_comparison
 from trivet.report.pages import to_html
+from trivet.report.two_runs import render_comparison
 from trivet.report.verdicts_page import render_verdicts
 from trivet.verdict_json import read_evaluation
 

@@ -14,7 +14,7 @@ from tests.report.rows import make_row, verdict_on
 from trivet.bundle.schema import ScoreInfo
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import Evaluation, SentenceVerdict
-from trivet.report.bundle_facts import render_info
+from trivet.report.bundle_tables import render_info
 from trivet.report.terminal import render_verdict, visible
 from trivet.verdict_json import read_evaluation
 

@@ -138,7 +138,7 @@ def test_the_errors_of_the_judge_are_read_and_damaged_ones_left_out(tmp_path: Pa
 
 def test_parquet(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
-    from trivet.batch.verdict_parquet import write_parquet
+    from trivet.batch.out_formats import write_parquet
 
     error = ERROR | {"row": 5}
     lines = write(tmp_path / "v.lines", [*(line(row) for row in ROWS), error])

@@ -18,7 +18,7 @@ from trivet.bundle.schema import WindowInfo
 from trivet.bundle.weights import load_rag_model
 from trivet.configs.schema import TrainConfig
 from trivet.data.collating import collate
-from trivet.data.labelled.leaks import shares_text
+from trivet.data.labelled.grouping import shares_text
 from trivet.data.labelled.sources import load_source
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import WindowSettings, lay_out

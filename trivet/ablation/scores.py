@@ -17,9 +17,9 @@ from trivet.backends.backend import POSITIONS
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.weights import load_rag_model
 from trivet.configs.schema import Precision, TrainConfig
-from trivet.data.files.json_lines import parse_plain_line, read_lines
-from trivet.data.labelled.augmentation.context_padding import lengthen
-from trivet.data.labelled.leaks import shares_text
+from trivet.data.files.json_rows import parse_plain_line, read_lines
+from trivet.data.labelled.augmentation.augment import lengthen
+from trivet.data.labelled.grouping import shares_text
 from trivet.data.labelled.sources import choose_rows, load_source
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, ConfigError, DataError, ExampleError

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from trivet.errors import ConfigError, ExampleError, fault_words
-from trivet.llm.chat import ChatAnswer, ChatRequest, LlmError
+from trivet.llm.chat import ChatAnswer, ChatRequest
 from trivet.llm.client import ChatClient
 
 if TYPE_CHECKING:
@@ -73,7 +73,6 @@ class Prompt:
             raise ConfigError(f"prompt {self.version} cannot be filled in: {error}") from error
 
 
-_Row = TypeVar("_Row")
 _Result = TypeVar("_Result")
 
 SENT_BACK = 3
@@ -111,7 +110,7 @@ class RejectedError(ExampleError):
         self.provenance = provenance
 
 
-async def ask_checked(
+def ask_checked(
     client: ChatClient, request: ChatRequest, prompt: str, read: Callable[[str], _Result]
 ) -> tuple[_Result, Provenance]:
     """Ask until ``read`` accepts the answer, and return what it made of it.
@@ -129,7 +128,7 @@ async def ask_checked(
     first, fault = list(request.messages), ""
     provenance = Provenance(client.model, prompt)
     for attempt in range(1 + SENT_BACK):
-        given = await client.ask(request)
+        given = client.ask(request)
         provenance.add(given)
         if given.refused:
             raise RejectedError(f"the model refused: {given.text}", "refused", provenance)
@@ -159,24 +158,6 @@ async def ask_checked(
     raise RejectedError(
         f"still inconsistent after {1 + SENT_BACK} answers: {fault}", "inconsistent", provenance
     )
-
-
-async def result_or_error(
-    work: Callable[[_Row], Awaitable[_Result]], row: _Row
-) -> _Result | ExampleError:
-    """Return the result of work on a row, or the error that concerns that row alone.
-
-    Raises:
-        LlmError: Further calls would fail too, or the budget is used up.
-    """
-    try:
-        return await work(row)
-    except ExampleError as error:
-        return error
-    except LlmError as error:
-        if error.fatal:
-            raise
-        return ExampleError(str(error), error.code)
 
 
 _LONGEST = 400_000  # characters that are repaired; it takes long

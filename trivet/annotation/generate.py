@@ -16,7 +16,7 @@ import numpy as np
 
 from trivet.annotation.asking import Prompt, ask_checked
 from trivet.annotation.jobs import MOST_TOKENS, Made, Row
-from trivet.batch.errors import EmptyInputError
+from trivet.batch.output import EmptyInputError
 from trivet.data.labelled.grouping import digest
 from trivet.data.logs.column_mapping import FIELD_NAMES, Columns, LogRow
 from trivet.data.logs.log import Log, SourceRow
@@ -153,12 +153,12 @@ class Generator:
         )
         return [(self._clients[recipe.model], request)]
 
-    async def make(self, item: Sample) -> Made:
+    def make(self, item: Sample) -> Made:
         """Return the response as one row of a log, with its recipe in the metadata."""
         [planned] = self.plan(item)
         example, recipe = self._recipe(item)
         prompt, reasons = self._prompts[recipe.prompt].version, recipe.prompt == "reasoning"
-        response, provenance = await ask_checked(
+        response, provenance = ask_checked(
             *planned, prompt, lambda text: read_response(text, reasons)
         )
         metadata = dict(item.row.metadata)

@@ -1,24 +1,29 @@
-"""Jobs of language models: each answer is asked for again until it passes its checks.
+"""Jobs of language models, from their settings to their files, with progress.
 
-Rows are worked on at the same time, and come out in their order.
+Rows are worked on at the same time, and come out in their order; each answer is asked for again
+until it passes its checks (`trivet.annotation.asking`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections import Counter, deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from trivet.annotation.answer import Agreement, Pairs
-from trivet.annotation.asking import RejectedError, result_or_error
+from trivet.annotation.asking import RejectedError
 from trivet.annotation.results import ResultFiles
+from trivet.batch.progress import show_line
+from trivet.batch.work import work_in_order
+from trivet.data.logs.log import Log
 from trivet.errors import ExampleError
 from trivet.llm.budget import Usage
-from trivet.llm.chat import ChatRequest
+from trivet.llm.chat import ChatRequest, LlmError
 from trivet.llm.client import ChatClient
+from trivet.llm.settings import LlmSettings
 
 Item = TypeVar("Item")
 _Item = TypeVar("_Item", contravariant=True)
@@ -53,8 +58,8 @@ class Job(Protocol[_Item]):
     def plan(self, item: _Item) -> Sequence[tuple[ChatClient, ChatRequest]]:
         """Return each model that is asked, with the first request to it."""
 
-    async def make(self, item: _Item) -> Made:
-        """Return the rows for an item."""
+    def make(self, item: _Item) -> Made:
+        """Return the rows for an item; several threads may call it."""
 
 
 @dataclass
@@ -79,34 +84,99 @@ class JobTally:
         return f"{self.written} rows ({what or 'nothing made'}){rejected}"
 
 
-async def run_job(
-    job: Job[Item],
+class Foreseen(NamedTuple):
+    """Requests that a job would make at most; answers that are sent back cost more calls."""
+
+    asked: int
+    unusable: int
+    usage: Usage
+
+    def __str__(self) -> str:
+        return (
+            f"{self.asked} to ask about, {self.unusable} that cannot be used; at most {self.usage}"
+        )
+
+
+class Done(NamedTuple):
+    """Rows that a job wrote, and its costs."""
+
+    tally: JobTally
+    usage: Usage
+
+    def __str__(self) -> str:
+        return f"{self.tally}\n{self.usage}"
+
+
+def run_or_foresee(
+    make_job: Callable[[Sequence[ChatClient]], Job[Item]],
     items: Iterable[tuple[Row, Item]],
-    files: ResultFiles,
-    ahead: int,
-    on_item: Callable[[JobTally], None],
-) -> JobTally:
-    """Write the rows for all items in their order, and the items without result.
+    out: Path,
+    described: Mapping[str, Any],
+    models: Sequence[str],
+    settings: LlmSettings,
+    log: Log | None = None,
+    others: Sequence[str] = (),
+) -> Foreseen | Done:
+    """Write the rows of a job, or tell what it would cost.
 
     Args:
-        job: Job.
+        make_job: Function that makes the job from a client for each model.
         items: Items, each with what tells it from others in the rejected rows.
-        files: Files with the kinds ``rejected`` and those of the job.
-        ahead: Most items that are worked on at once.
-        on_item: Called after each item.
+        out: File to write.
+        described: Input and settings on which the rows depend.
+        models: Models to ask.
+        settings: Endpoint, cost and output.
+        log: Log whose share read so far is the progress.
+        others: Kinds of files besides ``out`` and the rejected items.
 
     Raises:
         LlmError: Further calls would fail too, or the budget is used up.
         OutputFullError: The disk is full.
     """
+    known = {"models": list(models), **described}
+    with (
+        ResultFiles(out, [*others, REJECTED], known, restart=settings.restart) as files,
+        settings.open_clients(models, files.cache) as clients,
+    ):
+        job = make_job(clients)
+        if settings.dry_run:
+            return _foresee(job, items)
+        with show_line(settings.quiet) as say:
+
+            def show(tally: JobTally) -> None:
+                share = log and log.share_read()
+                read = "" if share is None else f" | {share:.0%} read"
+                say(lambda: f"{tally} | {_usage_of(clients)}{read}")
+
+            tally = _run(job, items, files, settings.concurrency, show)
+        used = _usage_of(clients)
+        files.summary["usage"] = str(used)
+    return Done(tally, used)
+
+
+def _run(
+    job: Job[Item],
+    items: Iterable[tuple[Row, Item]],
+    files: ResultFiles,
+    threads: int,
+    show: Callable[[JobTally], None],
+) -> JobTally:
+    """Write the rows for all items in their order, and the items without result."""
     tally = JobTally()
 
-    def work(item: tuple[Row, Item]) -> Awaitable[Made | ExampleError]:
-        return result_or_error(job.make, item[1])
+    def work(item: tuple[Row, Item]) -> Made | ExampleError:
+        try:
+            return job.make(item[1])
+        except ExampleError as error:
+            return error
+        except LlmError as error:
+            if error.fatal:
+                raise
+            return ExampleError(str(error), error.code)
 
     try:
-        async with contextlib.aclosing(work_in_order(items, work, ahead)) as results:
-            async for (place, _), result in results:
+        with contextlib.closing(work_in_order(items, work, threads)) as results:
+            for (place, _), result in results:
                 if isinstance(result, ExampleError):
                     tally.rejected[result.code] += 1
                     files.write(place | _reason(result), REJECTED)
@@ -116,17 +186,13 @@ async def run_job(
                     tally.agreement.add(result.pairs)
                     for row in result.rows:
                         files.write(row, result.file)
-                on_item(tally)
+                show(tally)
     finally:
         files.summary["rows"] = tally.to_dict()
     return tally
 
 
-def foresee_job(job: Job[Item], items: Iterable[tuple[Row, Item]]) -> tuple[int, int, Usage]:
-    """Return how many items are asked about, how many cannot be used, and the calls at most.
-
-    Answers that are sent back cost more calls, which nobody can foresee.
-    """
+def _foresee(job: Job[Item], items: Iterable[tuple[Row, Item]]) -> Foreseen:
     asked, bad, usage = 0, 0, Usage()
     for _, item in items:
         try:
@@ -137,7 +203,7 @@ def foresee_job(job: Job[Item], items: Iterable[tuple[Row, Item]]) -> tuple[int,
         asked += bool(planned)
         for client, request in planned:
             usage.add(client.foresee(request))
-    return asked, bad, usage
+    return Foreseen(asked, bad, usage)
 
 
 def _reason(error: ExampleError) -> Row:
@@ -147,28 +213,9 @@ def _reason(error: ExampleError) -> Row:
     return reason
 
 
-_Row = TypeVar("_Row")
-_Result = TypeVar("_Result")
-
-
-async def work_in_order(
-    rows: Iterable[_Row], work: Callable[[_Row], Awaitable[_Result]], ahead: int
-) -> AsyncGenerator[tuple[_Row, _Result], None]:
-    """Yield each row with the result of ``work``, at most ``ahead`` rows after the first undone.
-
-    An error of ``work`` is raised at its row; what works on later rows is cancelled then.
-    """
-    pending: deque[tuple[_Row, asyncio.Future[_Result]]] = deque()
-    try:
-        for row in rows:
-            pending.append((row, asyncio.ensure_future(work(row))))
-            if len(pending) >= ahead:
-                first, result = pending.popleft()
-                yield first, await result
-        while pending:
-            first, result = pending.popleft()
-            yield first, await result
-    finally:
-        for _, result in pending:
-            result.cancel()
-        await asyncio.gather(*(result for _, result in pending), return_exceptions=True)
+def _usage_of(clients: Sequence[ChatClient]) -> Usage:
+    """Return the calls, tokens and dollars of all clients."""
+    total = Usage()
+    for client in clients:
+        total.add(client.usage)
+    return total

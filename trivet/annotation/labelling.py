@@ -54,14 +54,14 @@ class Annotator:
             schema=self.schema,
         )
 
-    async def annotate(self, keyed: KeyedExample) -> tuple[Answer, Provenance]:
+    def annotate(self, keyed: KeyedExample) -> tuple[Answer, Provenance]:
         """Return an answer that passes all checks, and how it came about.
 
         Raises:
             RejectedError: The model refused, or its answers stay inconsistent.
             LlmError: There was no answer.
         """
-        answer, provenance = await ask_checked(
+        answer, provenance = ask_checked(
             *(self.client, self.request(keyed), self.prompt.version),
             lambda text: read_answer(text, keyed),
         )
@@ -96,11 +96,11 @@ class Labeller:
         keyed = _keyed(item)
         return [(each.client, each.request(keyed)) for each in self._annotators]
 
-    async def make(self, item: LogRow) -> Made:
+    def make(self, item: LogRow) -> Made:
         """Return the row with the labels of the first annotator."""
         keyed = _keyed(item)
         # One after the other: a row without one answer needs no other.
-        answers = [await each.annotate(keyed) for each in self._annotators]
+        answers = [each.annotate(keyed) for each in self._annotators]
         (answer, provenance), *others = answers
         annotation: dict[str, Any] = asdict(provenance)
         pairs: Pairs = {}

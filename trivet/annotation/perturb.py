@@ -70,7 +70,7 @@ class RuleTwins:
         """Return nothing: no model is asked."""
         return []
 
-    async def make(self, item: Original) -> Made:
+    def make(self, item: Original) -> Made:
         """Return the row, or its twin if there is a kind of twin for it."""
         if item.twin_seed is None:
             return Made([_copy(item)])
@@ -114,7 +114,7 @@ class Perturber:
         )
         return [(self._client, request)]
 
-    async def make(self, item: Original) -> Made:
+    def make(self, item: Original) -> Made:
         """Return the row, or its twin."""
         if not (planned := self.plan(item)):
             return Made([_copy(item)])
@@ -123,7 +123,7 @@ class Perturber:
             edits = Edits.model_validate(read_object(text)).edits
             return apply_edits(item.labelled, edits[: self._most_edits])
 
-        found, provenance = await ask_checked(*planned[0], self._prompt.version, read)
+        found, provenance = ask_checked(*planned[0], self._prompt.version, read)
         kinds = [edit.kind for edit in found.edits]
         edits = [edit.model_dump() for edit in found.edits]
         how = {"edits": edits, "refused": list(found.refused)} | asdict(provenance)

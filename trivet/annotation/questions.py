@@ -198,13 +198,13 @@ class Questioner:
         )
         return [(self._client, request)]
 
-    async def make(self, item: Source) -> Made:
+    def make(self, item: Source) -> Made:
         """Return the questions, maybe none, as rows that ``trivet generate`` answers.
 
         The contexts are those that a search finds, with or without the passage, as in use.
         """
         [planned] = self.plan(item)
-        found, provenance = await ask_checked(
+        found, provenance = ask_checked(
             *(*planned, self._prompt.version),
             lambda text: Questions.model_validate(read_object(text)),
         )

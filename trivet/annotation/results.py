@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from trivet.batch.errors import RunChangedError
-from trivet.batch.output import Output
+from trivet.batch.output import Output, RunChangedError
 from trivet.errors import DataError
 from trivet.llm.cache import AnswerCache
 from trivet.records import to_json_text

@@ -1,4 +1,4 @@
-"""Formats of a verdict file, by its ending.
+"""Formats of a verdict file, by its ending; in Parquet each name of the metadata is a column.
 
 JSON lines are appended to; the other formats are made of the lines when all are there, and only
 appear when they are complete.
@@ -7,17 +7,21 @@ appear when they are complete.
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trivet.batch.verdict_lines import FIELDS
-from trivet.batch.verdict_parquet import needs_pyarrow, write_parquet
-from trivet.data.files.xlsx_rows import needs_openpyxl
-from trivet.errors import DataError
+from trivet.data.files.table_rows import needs_openpyxl
+from trivet.errors import DataError, install_line
 from trivet.interface import flat
+
+if TYPE_CHECKING:
+    import pyarrow
+
 
 _LONGEST_CELL = 32_767  # characters, by Excel's own limit
 _MOST_ROWS = 1_048_576
@@ -132,6 +136,126 @@ def _cell(value: Any) -> Any:
     """Return a value as a cell holds it; lists, objects, true and false are JSON."""
     is_nested = isinstance(value, list | Mapping | bool)
     return json.dumps(value, ensure_ascii=False) if is_nested else value
+
+
+_ROWS = 1024  # rows in a row group
+_INT64 = range(-(2**63), 2**63)
+
+
+def needs_pyarrow() -> None:
+    """Raise ``DataError`` if the package for Parquet is missing."""
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError as error:
+        raise DataError(f"Parquet needs pyarrow; {install_line('parquet')}") from error
+
+
+def write_parquet(lines: Path, out: Path) -> None:
+    """Write a file of verdict lines as Parquet; a lone surrogate becomes U+FFFD.
+
+    Each name of the metadata has its own column (``metadata.model``), of text if its values have
+    several types. The lines are read twice, first to find the columns.
+    """
+    import pyarrow
+    from pyarrow import parquet
+
+    names, kinds = _parquet_columns(lines)
+    schema = _schema(names, kinds)
+    with parquet.ParquetWriter(out, schema, compression="zstd") as writer:
+        records = (_row(record, kinds) for record in _records(lines))
+        while batch := list(itertools.islice(records, _ROWS)):
+            writer.write_batch(pyarrow.RecordBatch.from_pylist(batch, schema=schema))
+
+
+def _records(lines: Path) -> Iterator[dict[str, Any]]:
+    with lines.open("rb") as file:
+        for line in file:
+            # Only lines with lone surrogates contain such escapes.
+            record: dict[str, Any] = json.loads(line)
+            yield _without_surrogates(record) if b"\\ud" in line else record
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {name: _without_surrogates(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_without_surrogates(member) for member in value]
+    return value
+
+
+def _parquet_columns(lines: Path) -> tuple[set[str], dict[str, str]]:
+    """Return the fields of the lines, and the type of each metadata column."""
+    names: set[str] = set()
+    kinds: dict[str, str] = {}
+    for record in _records(lines):
+        names |= record.keys()
+        for name, value in record.get("metadata", {}).items():
+            kind = _kind(value)
+            before = kinds.get(name, kind)
+            if before != kind:
+                kind = "float" if {before, kind} == {"int", "float"} else "text"
+            kinds[name] = kind
+    return names, kinds
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int):
+        return "int" if value in _INT64 else "text"
+    return "float" if isinstance(value, float) else "text"
+
+
+def _row(record: dict[str, Any], kinds: Mapping[str, str]) -> dict[str, Any]:
+    """Return a record with its metadata as columns."""
+    for name, value in record.pop("metadata", {}).items():
+        if kinds[name] == "text" and not isinstance(value, str):
+            value = json.dumps(value)
+        record[f"metadata.{name}"] = float(value) if kinds[name] == "float" else value
+    return record
+
+
+def _schema(names: set[str], kinds: Mapping[str, str]) -> pyarrow.Schema:
+    import pyarrow as pa
+
+    whole, number, text, truth = pa.int64(), pa.float64(), pa.string(), pa.bool_()
+    place = [("start", whole), ("end", whole), ("text", text)]
+    scores = [("relevance", number), ("utilization", number)]
+    context_sentences = pa.list_(pa.struct([*place, *scores]))
+    source = pa.struct([("context", whole), *place[:2], ("score", number)])
+    evidence = ("evidence", pa.list_(source))
+    sentence = [("support", number), ("supported", truth), evidence, ("abstains", truth)]
+    context_span = pa.struct([("context", whole), *place[:2]])
+    words = [(name, text) for name in ("reason", "category", "subcategory")]
+    places = [(name, context_span) for name in ("found_at", "instead")]
+    mark = pa.struct([*place[:2], ("context", whole), ("supported", truth)])
+    types = {
+        "row": whole,
+        "id": text,
+        "error": pa.struct([("code", text), ("message", text), ("line", whole)]),
+        "adherent": truth,
+        "abstains": truth,
+        "language": text,
+        "unsupported": pa.list_(pa.struct([*place, ("probability", number), *words, *places])),
+        "sentences": pa.list_(pa.struct([*place, *sentence])),
+        "contexts": pa.list_(
+            pa.struct([*scores, ("sentences", context_sentences), ("id", text), ("title", text)])
+        ),
+        "context_ids": pa.list_(text),
+        "citations": pa.struct(
+            [("marks", pa.list_(mark)), ("precision", number), ("recall", number)]
+        ),
+        "texts": pa.struct([("question", text), ("contexts", pa.list_(text)), ("response", text)]),
+    }
+    counts = ("windows", "window_size", "cut_question_tokens", "response_chunks")
+    types |= dict.fromkeys((*counts, "replaced_characters"), whole) | {"revision": text}
+    by_kind = {"int": whole, "float": number, "bool": truth, "text": text}
+    there = [name for name in ("row", *FIELDS, "error") if name in names and name != "metadata"]
+    columns = [(name, types.get(name, number)) for name in there]
+    columns += [(f"metadata.{name}", by_kind[kinds[name]]) for name in sorted(kinds)]
+    return pa.schema(columns or [("row", whole)])
 
 
 _WRITERS: Mapping[str, Callable[[Path, Path], None] | None] = {

@@ -1,4 +1,4 @@
-"""An output file that one process appends to, synced to the disk after each write."""
+"""An output file that one process appends to, synced to the disk, and why a run stops."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
-from trivet.batch.errors import OutputFullError, OutputLockedError
-from trivet.errors import DataError
+from trivet.errors import DataError, ExampleError
 
 if sys.platform == "win32":
     import msvcrt
@@ -98,3 +97,23 @@ def _lock(descriptor: int) -> None:
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
     else:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class EmptyInputError(DataError):
+    """The input has no rows."""
+
+
+class OutputFullError(OSError):
+    """The disk or the quota is full; the run can be resumed."""
+
+
+class OutputLockedError(DataError):
+    """Another process is writing this output."""
+
+
+class RunChangedError(DataError):
+    """The output belongs to a run with another input, bundle or setting."""
+
+
+class StrictError(ExampleError):
+    """A row could not be evaluated, and the run should stop at such a row."""

@@ -14,9 +14,8 @@ from typing import IO
 
 import trivet
 from trivet.batch.blocks import block_characters, evaluate_blocks
-from trivet.batch.errors import EmptyInputError, RunChangedError
 from trivet.batch.out_formats import check_format, convert, lines_path
-from trivet.batch.output import Output, no_room
+from trivet.batch.output import EmptyInputError, Output, RunChangedError, no_room
 from trivet.batch.run_record import Progress, RunRecord, read_record, record_path, write_record
 from trivet.batch.settings import RunSettings
 from trivet.batch.tally import Tally

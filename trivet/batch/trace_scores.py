@@ -21,8 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from trivet.batch.tally import SCORES
 from trivet.data.logs.log import STDIN
-from trivet.data.traces.examples import TraceExample
-from trivet.data.traces.spans import TraceFormat
+from trivet.data.traces.examples import TraceExample, TraceFormat
 from trivet.data.traces.trace_log import TraceLog
 from trivet.errors import DataError
 from trivet.records import Evaluation, to_json_text

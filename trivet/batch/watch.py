@@ -14,7 +14,7 @@ from trivet.batch.run import OnBlock
 from trivet.batch.settings import RunSettings
 from trivet.batch.tally import Tally
 from trivet.batch.verdict_lines import verdict_line
-from trivet.data.files.json_lines import LONGEST_LINE, parse_line
+from trivet.data.files.json_rows import LONGEST_LINE, parse_line
 from trivet.data.logs.column_mapping import LogRow
 from trivet.data.logs.log import SourceRow
 from trivet.data.logs.recognition import read_rows

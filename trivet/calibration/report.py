@@ -1,18 +1,26 @@
-"""The report of a calibration: lines of text, and a page or folder with curves."""
+"""What is said of a calibration: its record in the bundle, lines of text, a page with curves."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from trivet.bundle.schema import CalibrationInfo
-from trivet.calibration.fit import LinearMap
+from trivet.bundle.schema import (
+    CalibrationError,
+    CalibrationInfo,
+    KnotsInfo,
+    PlattInfo,
+    SentenceLayerInfo,
+)
+from trivet.calibration.choices import Method
+from trivet.calibration.fit import KnotMap, LinearMap, Map
 from trivet.calibration.measures import HeadReport
 from trivet.calibration.thresholds import ChosenThresholds
 from trivet.errors import DataError
+from trivet.model.architecture import HeadName
 from trivet.report.pages import Section, render_page
 from trivet.report.plots import reliability_svg
 
@@ -151,3 +159,45 @@ def _map_words(report: HeadReport) -> str:
 
 def _figure(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
+
+
+def describe(
+    old: CalibrationInfo,
+    fitted: Mapping[HeadName, Map],
+    reports: Sequence[HeadReport],
+    method: Method,
+    specs: Sequence[str],
+    split: str,
+) -> CalibrationInfo:
+    """Return the bundle's record: this calibration combined with earlier ones."""
+    heads, knots = dict(old.heads), dict(old.knots)
+    for name, found in fitted.items():
+        knots.pop(name, None)
+        if isinstance(found, KnotMap):
+            knots[name] = KnotsInfo(x=found.x, y=found.y)
+            continue
+        one = heads.get(name, PlattInfo(scale=1.0, shift=0.0))
+        heads[name] = PlattInfo(
+            scale=found.scale * one.scale,
+            shift=found.scale * one.shift + found.shift,
+            lexical_overlap=found.scale * one.lexical_overlap + found.lexical_overlap,
+        )
+    errors = dict(old.errors)
+    for report in reports:
+        if report.name in fitted:
+            part = report.errors[0]
+            error = CalibrationError(before=part.before, after=part.after, n=part.n)
+            errors[cast(HeadName, report.name)] = error
+    layer = old.sentences
+    if "support" in fitted:
+        found = fitted["support"]
+        layer = SentenceLayerInfo.of(found.layer) if found.layer.weights else None
+    return CalibrationInfo(
+        method=method,
+        heads=heads,
+        knots=knots,
+        sentences=layer,
+        errors=errors,
+        data=tuple(specs),
+        split=split,
+    )

@@ -1,16 +1,25 @@
-"""Labelled answers read sentence by sentence, as a stream reads them while they are written."""
+"""Labelled answers read sentence by sentence, as a stream does, and the threshold that halts it.
+
+An answer halts if the support of one of its sentences is below the threshold, each judged when it
+ended. The threshold keeps the rate of answers that halt although they are faithful, in each data
+set with enough of them.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from trivet.calibration.halts import Streamed
+import numpy as np
+
 from trivet.errors import ExampleError, WindowError
 from trivet.evaluation.answer_stream import SentenceReader
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.postprocessing import to_evaluation
 from trivet.evaluation.preprocessing import PreprocessedExample, Preprocessor
+from trivet.measures.false_alarms import conformal_threshold, needed_documents
 from trivet.records import Evaluation, LabelledExample, RagExample
 
 _BLOCK = 256  # sentences that are evaluated together
@@ -64,3 +73,94 @@ def read_streams(evaluator: Evaluator, examples: Sequence[LabelledExample]) -> l
             support = verdict.sentences[-1].support
             weakest[place] = min(weakest[place], 1.0 if support is None else support)
     return [Streamed(*pair) for pair in zip(examples, weakest, strict=True)]
+
+
+FALSE_HALTS = 0.05
+"""Highest share of the faithful answers of a data set that halt."""
+
+
+class Streamed(NamedTuple):
+    """A labelled answer, and the least support of its sentences with a claim (1 without one)."""
+
+    example: LabelledExample
+    weakest: float
+
+
+@dataclass(frozen=True)
+class DataHalts:
+    """The answers of a data set that halt at a threshold."""
+
+    data: str
+    faithful: int
+    false_halts: int
+    hallucinated: int
+    found: int
+
+    def words(self) -> str:
+        """Return the counts in one line."""
+        return (
+            f"{self.data}: {self.false_halts} false halts of {self.faithful} faithful answers, "
+            f"{self.found} of {self.hallucinated} hallucinated ones found"
+        )
+
+
+@dataclass(frozen=True)
+class ChosenHalt:
+    """The threshold of single sentences, and what halts at it."""
+
+    threshold: float | None  # None if no data set has enough documents
+    data: tuple[DataHalts, ...] = ()
+
+    def lines(self) -> list[str]:
+        """Return the outcome, and a line for each data set."""
+        if self.threshold is None:
+            least = needed_documents(FALSE_HALTS)
+            return [f"halt: no data set has {least} documents with a faithful answer; none chosen"]
+        return [
+            f"halt: threshold {self.threshold:.4f} for single sentences of a stream, at most "
+            f"{100 * FALSE_HALTS:g} % of the faithful answers of each data set",
+            *(f"halt, {one.words()}" for one in self.data),
+        ]
+
+
+def choose_halt(answers: Sequence[Streamed]) -> ChosenHalt:
+    """Return the highest threshold that keeps the rate; answers without a verdict are left out.
+
+    The rate is kept among a data set's answers, and for the answers of a new document.
+    """
+    known = [one for one in answers if one.example.labels.adherent is not None]
+    found = [each for each in map(_highest, _by_data(known).values()) if each is not None]
+    if not found:
+        return ChosenHalt(None)
+    threshold = min(found)
+    return ChosenHalt(threshold, tuple(_halts(known, threshold)))
+
+
+def _by_data(answers: Sequence[Streamed]) -> dict[str, list[Streamed]]:
+    groups: dict[str, list[Streamed]] = {}
+    for one in answers:
+        groups.setdefault(one.example.source.split("/")[0], []).append(one)
+    return dict(sorted(groups.items()))
+
+
+def _highest(answers: Sequence[Streamed]) -> float | None:
+    """Return the highest threshold that keeps the rate in one data set; ``None``: too few."""
+    faithful = [one for one in answers if one.example.labels.adherent]
+    support = np.array([one.weakest for one in faithful])
+    documents = [f"{one.example.source}\n{one.example.group}" for one in faithful]
+    units = (documents, [str(number) for number in range(len(faithful))])
+    found = [conformal_threshold(support, unit, FALSE_HALTS) for unit in units]
+    return min((one for one in found if one is not None), default=None) if found[0] else found[0]
+
+
+def _halts(answers: Sequence[Streamed], threshold: float) -> Iterator[DataHalts]:
+    for name, group in _by_data(answers).items():
+        right = np.array([one.example.labels.adherent for one in group], dtype=np.bool_)
+        halted = np.array([one.weakest for one in group]) < threshold
+        yield DataHalts(
+            name,
+            int(right.sum()),
+            int((right & halted).sum()),
+            int((~right).sum()),
+            int((~right & halted).sum()),
+        )

@@ -13,8 +13,8 @@ import numpy as np
 
 from trivet.bundle.schema import Thresholds
 from trivet.calibration.fit import Map, probabilities
-from trivet.calibration.halts import ChosenHalt, Streamed, choose_halt
 from trivet.calibration.joining import HeadLogits
+from trivet.calibration.streams import ChosenHalt, Streamed, choose_halt
 from trivet.errors import DataError
 from trivet.measures.false_alarms import (
     AlarmBound,

@@ -23,7 +23,7 @@ from trivet.commands.shared import (
     say_how_files_are_read,
 )
 from trivet.data.logs.shapes import described
-from trivet.data.traces.spans import TraceFormat
+from trivet.data.traces.examples import TraceFormat
 from trivet.settings import RARE, QuietOption, Setting
 
 if TYPE_CHECKING:
@@ -229,8 +229,8 @@ def _watch(
 
 def _show_table(verdicts: Path) -> None:
     from trivet.report import terminal
+    from trivet.report.terminal import render_table
     from trivet.report.verdict_files import VerdictFile
-    from trivet.report.verdict_table import render_table
 
     terminal.show(render_table(VerdictFile(verdicts)))
 
@@ -239,8 +239,8 @@ def _compare(baseline: Path | None, verdicts: Path | None) -> bool:
     """Print the differences from an earlier run; tell whether the new one is worse."""
     if baseline is None or verdicts is None:
         return False
-    from trivet.report.regression import compare
     from trivet.report.terminal import visible
+    from trivet.report.two_runs import compare
 
     regression = compare(baseline, verdicts)
     print(visible("\n".join(regression.lines())))

@@ -53,16 +53,16 @@ def review(
     with run_exits(), ReviewedFile(out) as file:
         doubts = None
         if order == "uncertainty":
-            from rich.console import Console
-            from rich.progress import track
-
             from trivet.annotation.review.review import measure_uncertainty
+            from trivet.batch.progress import show_line
             from trivet.evaluation.evaluator import Evaluator
 
-            console = Console(stderr=True)
-            found = measure_uncertainty(Evaluator(bundle), [row.labelled for row in rows])
-            hidden = not console.is_terminal
-            doubts = list(track(found, "judge", total=len(rows), console=console, disable=hidden))
+            doubts = []
+            with show_line() as say:
+                labelled_rows = [row.labelled for row in rows]
+                for doubt in measure_uncertainty(Evaluator(bundle), labelled_rows):
+                    doubts.append(doubt)
+                    say(lambda: f"judge: {len(doubts):,} of {len(rows):,} rows")
         queue = Review(labelled, [rows[n] for n in in_order(rows, doubts)], file, name_of(reviewer))
         with ReviewServer(queue, port) as server:
             print(server.url, flush=True)

@@ -72,7 +72,7 @@ def say_how_files_are_read(quiet: bool) -> Iterator[None]:
 @contextlib.contextmanager
 def run_exits() -> Iterator[None]:
     """Turn an error that stops a run over a log into one line and an exit code."""
-    from trivet.batch.errors import (
+    from trivet.batch.output import (
         EmptyInputError,
         OutputFullError,
         OutputLockedError,

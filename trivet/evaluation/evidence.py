@@ -12,7 +12,7 @@ from trivet.bundle.schema import EvidenceInfo
 from trivet.data.lexical_overlap import pair_overlaps
 from trivet.data.tokenization import FloatArray, TokenizedExample
 from trivet.records import Evaluation, EvidenceSpan
-from trivet.report.citations import check_citations
+from trivet.report.sources import check_citations
 
 Verdict = TypeVar("Verdict", bound=Evaluation)
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import track
 
 from trivet.backends.loading import load_tokenizer
-from trivet.data.labelled.leaks import shares_text
+from trivet.data.labelled.grouping import shares_text
 from trivet.data.labelled.source_report import SourceReport
 from trivet.data.labelled.sources import load_source
 from trivet.errors import DataError

@@ -20,8 +20,8 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.postprocessing import with_support
 from trivet.records import Evaluation, FailedEvaluation
 from trivet.report.answer import rebuilt_texts
-from trivet.report.reasons import of_value
 from trivet.report.sources import find_sources
+from trivet.report.wording import of_value
 from trivet.verdict_json import SCORES
 
 _INSTRUCTIONS = (

@@ -1,7 +1,6 @@
 """A client for one chat model at one OpenAI-compatible endpoint.
 
-All calls run in one background event loop, so a client may be awaited from any loop and be called
-from any thread at the same time.
+All calls run in one background event loop, so several threads may ask a client at the same time.
 """
 
 from __future__ import annotations
@@ -92,6 +91,7 @@ class ChatClient:
         self._has_answered = False
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         self._refused: set[str] = set()
+        self._tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         self._key = os.environ.get("OPENAI_API_KEY") or ""
         self._client: AsyncOpenAI | None = None
         address = urlsplit(self._base_url)
@@ -103,7 +103,7 @@ class ChatClient:
                 f"base URL {base_url!r} is no address, such as http://127.0.0.1:8080/v1"
             )
 
-    async def ask(self, request: ChatRequest) -> ChatAnswer:
+    def ask(self, request: ChatRequest) -> ChatAnswer:
         """Return the answer, from the cache or from the endpoint.
 
         Raises:
@@ -111,10 +111,6 @@ class ChatClient:
             LlmError: There is no answer; ``code`` says why.
             OSError: The disk of the cache is full.
         """
-        return await asyncio.wrap_future(_submit(self._ask(request)))
-
-    def ask_blocking(self, request: ChatRequest) -> ChatAnswer:
-        """Return the answer as :meth:`ask` does, for code in plain threads."""
         return _submit(self._ask(request)).result()
 
     def foresee(self, request: ChatRequest) -> Usage:
@@ -125,9 +121,16 @@ class ChatClient:
         return Usage(1, 0, *tokens, self.price.cost(*tokens))
 
     def close(self) -> None:
-        """Close the connections."""
+        """Drop the calls that are open, and close the connections."""
         if self._client is not None:
-            _submit(self._client.close()).result()
+            _submit(self._close(self._client)).result()
+
+    async def _close(self, client: AsyncOpenAI) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await client.close()
 
     def __enter__(self) -> Self:
         return self
@@ -136,6 +139,8 @@ class ChatClient:
         self.close()
 
     async def _ask(self, request: ChatRequest) -> ChatAnswer:
+        if (task := asyncio.current_task()) is not None:
+            self._tasks.add(task)
         key = request.key(self.model, self._base_url)
         async with self._locks.setdefault(key, asyncio.Lock()):
             if self._cache and (answer := self._cache.get(key)):

@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 
 from trivet.backends.loading import BackendName
 from trivet.bundle.manifest import MANIFEST_NAME
-from trivet.data.labelled.ragbench_published import JUDGES
+from trivet.data.labelled.ragbench_labels import JUDGES
 from trivet.data.sentence_features import share_nowhere, words_of
 from trivet.data.sentences import split_sentences
 from trivet.errors import ConfigError, ExampleError

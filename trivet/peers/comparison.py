@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from rich.console import Console
-from rich.progress import track
-
+from trivet.batch.progress import Say, show_line
 from trivet.batch.settings import parse_shard
 from trivet.data.labelled.sources import choose_rows, load_source
 from trivet.errors import ConfigError, DataError
@@ -20,7 +18,7 @@ from trivet.llm.client import ChatClient
 from trivet.peers.columns import document, read_columns, texts
 from trivet.peers.measures import measure_peers
 from trivet.peers.page import Compared, write_comparison
-from trivet.peers.peer import Peer, PeerScore, PeerSetup, check_peer, load_peer
+from trivet.peers.peer import Peer, PeerSetup, check_peer, load_peer
 from trivet.peers.predictions import fingerprint, read_foreign, read_predictions
 from trivet.peers.run import Run, run_peer
 from trivet.peers.settings import ComparisonSettings
@@ -99,9 +97,12 @@ def compare_peers(
         )
         for name in names:
             load = functools.partial(_load_repeat, name, setup)
-            shown = functools.partial(_track, name)
             try:
-                path = run_peer(name, load, run, shown, fingerprint(name, setup))
+                with show_line() as say:
+                    path = run_peer(
+                        *(name, load, run, fingerprint(name, setup)),
+                        functools.partial(_tell, say, name),
+                    )
             except LlmError as error:
                 message = f"{name}: {error}; the scores so far are kept: the same command goes on"
                 raise LlmError(message, error.code, fatal=error.fatal) from error
@@ -144,6 +145,5 @@ def _load_repeat(name: str, setup: PeerSetup, repeat: int) -> Peer:
     return load_peer(name, replace(setup, repeat=repeat))
 
 
-def _track(name: str, scores: Iterator[PeerScore], count: int) -> Iterable[PeerScore]:
-    console = Console(stderr=True)
-    return track(scores, name, count, console=console, disable=not console.is_terminal)
+def _tell(say: Say, name: str, done: int, count: int) -> None:
+    say(lambda: f"{name}: {done:,} of {count:,} scores")

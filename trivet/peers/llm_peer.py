@@ -82,7 +82,7 @@ class Conversation:
             top_logprobs=top_logprobs,
             extra=extra,
         )
-        answer = self._client.ask_blocking(request)
+        answer = self._client.ask(request)
         self.answers.append(answer)
         if answer.refused:
             raise ExampleError(f"the model refused: {answer.text[:200]}", "refused")

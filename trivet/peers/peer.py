@@ -140,8 +140,8 @@ class PeerSetup:
 PEERS: dict[str, str] = {
     **dict.fromkeys(["trivet", "stored", "overlap", "tfidf", "always-yes"], "built_in"),
     **dict.fromkeys(["nli", "hhem"], "entailment"),
-    **dict.fromkeys(["longtracer", "longtracer-labels", "longtracer-documented"], "longtracer"),
-    "provenance": "provenance",
+    **dict.fromkeys(["longtracer", "longtracer-labels", "longtracer-documented"], "pipelines"),
+    "provenance": "pipelines",
     "lettucedetect": "lettucedetect",
     **dict.fromkeys(["minicheck", "factcg"], "chunk_checkers"),
     **dict.fromkeys(["ragas", "deepeval", "trulens", "selfcheck"], "llm_claims"),

@@ -8,24 +8,21 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
-from trivet.batch.errors import RunChangedError
-from trivet.batch.output import Output, no_room
+from trivet.batch.output import Output, RunChangedError, no_room
 from trivet.batch.settings import Shard
+from trivet.batch.work import work_in_order
 from trivet.errors import BackendError, ExampleError, WindowError
-from trivet.evaluation.evaluation_job import WorkerPool
-from trivet.evaluation.streams import prefetch
 from trivet.llm.chat import LlmError
 from trivet.peers.peer import Peer, PeerScore
 from trivet.peers.predictions import Header, digest_rows, read_header, to_line
 from trivet.records import LabelledExample
 
 _WRITE_EVERY = 0.5  # seconds between two writes, each of which waits for the disk
-_WAITING = 4  # rows in work for each thread: a slow row does not keep the others waiting
 _SHARD = re.compile(r"\.[0-9]+-of-[0-9]+\.jsonl$")  # end of the name of a shard's file
 _PLACE = re.compile(rb'\{"row": ([0-9]+), "repeat": ([0-9]+)')  # first fields of a line
 
@@ -70,8 +67,8 @@ def run_peer(
     name: str,
     load: Callable[[int], Peer],
     run: Run,
-    track: Callable[[Iterator[PeerScore], int], Iterable[PeerScore]] = lambda scores, _: scores,
     fingerprint: Mapping[str, str] | None = None,
+    on_score: Callable[[int, int], None] = lambda done, count: None,
 ) -> Path:
     """Score the rows that have no prediction of this peer yet; return the file.
 
@@ -79,9 +76,9 @@ def run_peer(
         name: Name of the peer.
         load: Function that loads the peer for a repeat, only called if rows are left.
         run: Rows and settings.
-        track: Function that shows the progress of an iterator of a length.
         fingerprint: Digests of `trivet.peers.predictions`, which complete predictions are also
             held against.
+        on_score: Called after each score with the number of scores so far, and of all to make.
 
     Raises:
         RunChangedError: The file has predictions of another peer, version or rows.
@@ -96,7 +93,7 @@ def run_peer(
         header = earlier.header
         for repeat, places in _left(run, earlier.done):
             new = [place for place in places if (place, repeat) not in earlier.elsewhere]
-            tracked: Iterator[PeerScore] = iter(())
+            scores: Iterator[PeerScore] = iter(())
             with contextlib.ExitStack() as stack:
                 if new:
                     peer = load(repeat)
@@ -105,19 +102,22 @@ def run_peer(
                         _drop(run.others(name) if run.restart else ())
                         output.cut(0)
                     _check(earlier.source, header, {"about": peer.about})
-                    rows = [run.rows[place] for place in new]
-                    scores = _scores(peer, rows, run.concurrency)
-                    stack.enter_context(contextlib.closing(scores))
-                    tracked = iter(track(scores, len(new)))
+                    threads = run.concurrency if peer.concurrent else 1
+                    found = work_in_order(
+                        (run.rows[place] for place in new), partial(_score, peer), threads
+                    )
+                    stack.enter_context(contextlib.closing(found))
+                    scores = (score for _, score in found)
                 first = b"" if output.size else to_line(header)
-                lines = stack.enter_context(_Lines(output, first))
+                lines, made = stack.enter_context(_Lines(output, first)), 0
                 for place in places:
                     line = earlier.elsewhere.get((place, repeat))
                     if line is None:
                         row = run.rows[place].example
-                        line = to_line(next(tracked), row=place + 1, repeat=repeat, id=row.id)
+                        line = to_line(next(scores), row=place + 1, repeat=repeat, id=row.id)
+                        made += 1
+                        on_score(made, len(new))
                     lines.add(line)
-                next(tracked, None)  # ends the display of the progress
     return path
 
 
@@ -234,22 +234,6 @@ class _Lines:
     def __exit__(self, *error: object) -> None:
         if self._lines:
             self._write()
-
-
-def _scores(
-    peer: Peer, rows: Sequence[LabelledExample], concurrency: int
-) -> Generator[PeerScore, None, None]:
-    """Yield the score of each row in order, several at once if the peer allows it."""
-    if not peer.concurrent or concurrency == 1:
-        yield from (_score(peer, row) for row in rows)
-        return
-    pool = WorkerPool(concurrency)
-
-    def begin(row: LabelledExample) -> Future[PeerScore]:
-        return pool.submit(lambda _: _score(peer, row), peer)
-
-    for future in prefetch(rows, begin, _WAITING * concurrency):
-        yield future.result()
 
 
 def _score(peer: Peer, row: LabelledExample) -> PeerScore:

@@ -19,10 +19,9 @@ from trivet.records import (
     SentenceVerdict,
     UnsupportedSpan,
 )
-from trivet.report.reasons import between, find_reasons
 from trivet.report.sources import Source, find_sources
 from trivet.report.verdict_files import VerdictRow
-from trivet.report.wording import sentence_word, verdict_word
+from trivet.report.wording import between, find_reasons, sentence_word, verdict_word
 from trivet.verdict_json import read_evaluation, read_scores
 
 _MAX_CHARACTERS = 20_000  # of one text on a page

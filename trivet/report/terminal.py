@@ -1,7 +1,8 @@
-"""Verdicts for a terminal, and result files of commands."""
+"""Verdicts for a terminal: one, one of a file, and the worst of a file; result files."""
 
 from __future__ import annotations
 
+import heapq
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,14 +13,17 @@ from rich.text import Text
 
 from trivet.errors import DataError
 from trivet.records import Evaluation
-from trivet.report.answer import evaluation_notes, rebuilt_texts
-from trivet.report.reasons import find_reasons
+from trivet.report.answer import displayed_texts, evaluation_notes, rebuilt_texts
 from trivet.report.sources import find_sources
+from trivet.report.verdict_files import VerdictFile, VerdictRow
 from trivet.report.wording import (
+    NO_RESPONSE,
     count,
+    find_reasons,
     sentence_word,
     verdict_word,
 )
+from trivet.verdict_json import read_evaluation, read_scores
 
 UNSUPPORTED_STYLE = "bold red"
 _UNSAFE = frozenset({"Cc", "Cf", "Cs"})
@@ -147,3 +151,92 @@ def shortened(text: str) -> Text:
     line = " ".join(text.split())
     line = line if len(line) <= _MAX_TEXT else f"{line[: _MAX_TEXT - 1].rstrip()}…"
     return Text(visible(line), no_wrap=True, overflow="ellipsis")
+
+
+def find_row(rows: VerdictFile, name: str | None) -> VerdictRow:
+    """Return the row with an id, else with a row number; without a name the least faithful one.
+
+    Raises:
+        DataError: There is no such row.
+    """
+    numbered = least = None
+    lowest, count = 2.0, 0
+    for row in rows:
+        count += 1
+        if name is not None and row.id == name:
+            return row
+        if name is not None and str(row.row) == name:
+            numbered = row
+        faithfulness = read_scores(row.verdict or {})["faithfulness"]
+        score = 1.5 if faithfulness is None else faithfulness
+        if least is None or score < lowest:
+            least, lowest = row, score
+    found = least if name is None else numbered
+    if found is None:
+        wanted = "" if name is None else f" with the id or the number {name}"
+        raise DataError(f"{rows.path}: no row{wanted} among its {count} rows")
+    return found
+
+
+def render_row(row: VerdictRow) -> RenderableType:
+    """Return the place, the question and the verdict of a row, or the reason why it has none."""
+    parts: list[RenderableType] = [Text(visible(f"row {row.row}, id {row.id}"), style="dim")]
+    if row.question:
+        parts.append(Text(visible(row.question), style="bold"))
+    if row.error is not None:
+        parts.append(Text(visible(f"no verdict ({row.error.code}): {row.error.message}")))
+        return Group(*parts)
+    verdict = read_evaluation(row.verdict or {})
+    response, contexts, notes = displayed_texts(row, verdict)
+    parts += [Text(), render_verdict(response, contexts, verdict)]
+    return Group(*parts, *(Text(note, style="yellow") for note in notes))
+
+
+_MOST = 40  # rows
+_MAX_NAME = 24  # characters of a name
+_LAST = 2.0  # above every score
+
+
+def render_table(rows: Iterable[VerdictRow]) -> RenderableType:
+    """Return the rows with the lowest faithfulness, and how many are left out."""
+    count = 0
+
+    def ranked() -> Iterable[tuple[float, int, VerdictRow]]:
+        nonlocal count
+        for count, row in enumerate(rows, start=1):  # noqa: B007 (the last one is the number)
+            score = read_scores(row.verdict or {})["faithfulness"]
+            yield _LAST if score is None else score, row.row, row
+
+    table = Table("row", "verdict", "faithfulness", "why", box=None, padding=(0, 2, 0, 0))
+    for _, _, row in heapq.nsmallest(_MOST, ranked()):
+        table.add_row(Text(visible(_name(row)), no_wrap=True), *_cells(row))
+    if count <= _MOST:
+        return table
+    more = f"{count - _MOST:,} more rows; --out FILE keeps them all, and --report makes a page"
+    return Group(table, Text(more, style="dim"))
+
+
+def _name(row: VerdictRow) -> str:
+    name = " ".join((row.id or str(row.row)).split())
+    return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}…"
+
+
+def _cells(row: VerdictRow) -> tuple[Text, str, Text]:
+    if row.error is not None:
+        return Text("failed", no_wrap=True), "-", shortened(row.error.message)
+    try:
+        verdict = read_evaluation(row.verdict or {})
+    except DataError as error:
+        return Text("failed", no_wrap=True), "-", shortened(str(error))
+    word = verdict_word(verdict) or NO_RESPONSE
+    style = UNSUPPORTED_STYLE if verdict.adherent is False else ""
+    return Text(word, style, no_wrap=True), number(verdict.faithfulness, ".2f"), _why(row, verdict)
+
+
+def _why(row: VerdictRow, verdict: Evaluation) -> Text:
+    """Return the reason of the first unsupported value, or else the first unsupported text."""
+    if not verdict.unsupported:
+        return Text()
+    if any(span.reason != "not_supported" for span in verdict.unsupported):
+        return shortened(str(find_reasons(verdict, displayed_texts(row, verdict)[1])[0]))
+    return shortened(verdict.unsupported[0].text)

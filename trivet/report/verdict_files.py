@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trivet.data.files.json_lines import Fields, parse_plain_line
+from trivet.data.files.json_rows import Fields, parse_plain_line
 from trivet.data.logs.column_mapping import Columns, LogRow
 from trivet.data.logs.conversation import Turns
 from trivet.data.logs.log import Log, SourceRow

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trivet.errors import DataError
-from trivet.report.comparison_page import render_comparison
 from trivet.report.terminal import check_writable
+from trivet.report.two_runs import render_comparison
 from trivet.report.verdict_files import VerdictFile
 from trivet.report.verdicts_page import SHOWN, render_verdicts
 

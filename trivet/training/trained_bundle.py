@@ -26,7 +26,7 @@ from trivet.bundle.schema import (
 )
 from trivet.configs.schema import Head, Init, TrainConfig
 from trivet.data.labelled.datamodule import Item, collate_items
-from trivet.data.labelled.leaks import Leaks
+from trivet.data.labelled.grouping import Leaks
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows
 from trivet.errors import ConfigError

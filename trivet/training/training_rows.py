@@ -14,7 +14,7 @@ from trivet.bundle.bundle import read_bundle
 from trivet.bundle.schema import DataInfo
 from trivet.configs.schema import Head, Init, SourceConfig, TrainConfig
 from trivet.data.labelled.datamodule import Item, prepare
-from trivet.data.labelled.leaks import Leaks, drop_leaks
+from trivet.data.labelled.grouping import Leaks, drop_leaks
 from trivet.data.labelled.prepared_rows import prepare_cached
 from trivet.data.labelled.source_report import SourceReport
 from trivet.data.labelled.sources import choose_rows, load_source

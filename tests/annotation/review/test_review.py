@@ -15,7 +15,7 @@ from tests.annotation.review.conftest import LABELS, disputed, lines, row_of
 from trivet.annotation.review.marks import Marks, Sheet
 from trivet.annotation.review.review import Review, measure_uncertainty, order, read_rows
 from trivet.annotation.review.reviewed_file import ReviewedFile
-from trivet.batch.errors import OutputLockedError, RunChangedError
+from trivet.batch.output import OutputLockedError, RunChangedError
 from trivet.data.labelled.labelled_jsonl import read_jsonl
 from trivet.errors import DataError
 from trivet.evaluation.evaluator import Evaluator

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from trivet.data.labelled.labelled_jsonl import read_jsonl, to_row
+from trivet.data.labelled.labelled_jsonl import (
+    merge_overlapping,
+    merge_overlapping_contexts,
+    read_jsonl,
+    to_row,
+)
 from trivet.data.labelled.source_report import SourceReport
 from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, Span
 
@@ -56,10 +64,10 @@ LABELS = [
 @pytest.mark.parametrize("labels", LABELS)
 def test_a_written_row_is_read_as_the_same_example(tmp_path: Path, labels: dict[str, Any]) -> None:
     more = {"split": "train", "generator": "potter", "weight": 0.5}
-    for given in (row(labels), row(labels, **more), row(labels, id=None, response="")):
-        if labels and not given["response"]:
-            given["labels"] = {"relevant": [[1, 0, 5]]}
-        (example,), _ = read(tmp_path, given)
+    for one in (row(labels), row(labels, **more), row(labels, id=None, response="")):
+        if labels and not one["response"]:
+            one["labels"] = {"relevant": [[1, 0, 5]]}
+        (example,), _ = read(tmp_path, one)
         assert read(tmp_path, to_row(example))[0] == [example]
 
 
@@ -202,3 +210,33 @@ def test_what_is_missing_gets_a_stable_name(tmp_path: Path) -> None:
     assert (first.source, first.example.id, second.example.id) == ("rows", "rows-1", "rows-2")
     assert (first.weight, first.split, first.generator) == (1.0, None, None)
     assert report.noted == {"no group: a digest of the contexts is used": 2}
+
+
+spans = st.lists(
+    st.tuples(st.integers(0, 20), st.integers(1, 8)).map(lambda p: Span(p[0], p[0] + p[1]))
+)
+
+
+def characters(given: tuple[Span, ...] | list[Span]) -> set[int]:
+    return {place for span in given for place in range(span.start, span.end)}
+
+
+@given(spans)
+def test_merged_spans_hold_the_same_characters_in_order_and_once(found: list[Span]) -> None:
+    merged = merge_overlapping(found)
+    assert characters(merged) == characters(found)
+    assert all(left.end <= right.start for left, right in itertools.pairwise(merged))
+    assert merge_overlapping(merged) == merged
+
+
+def test_neighbours_stay_apart() -> None:
+    assert merge_overlapping([Span(3, 5), Span(0, 3)]) == (Span(0, 3), Span(3, 5))
+
+
+@given(spans, spans)
+def test_contexts_are_merged_each_alone(first: list[Span], second: list[Span]) -> None:
+    both = [ContextSpan(1, one.start, one.end) for one in second]
+    both += [ContextSpan(0, one.start, one.end) for one in first]
+    expected = [ContextSpan(0, one.start, one.end) for one in merge_overlapping(first)]
+    expected += [ContextSpan(1, one.start, one.end) for one in merge_overlapping(second)]
+    assert merge_overlapping_contexts(both) == tuple(expected)

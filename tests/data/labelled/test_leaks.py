@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trivet.data.labelled.leaks import GENERIC, Leaks, drop_leaks, shares_text, text_digests
+from trivet.data.labelled.grouping import GENERIC, Leaks, drop_leaks, shares_text, text_digests
 from trivet.records import LabelledExample, Labels, RagExample
 
 KILN = "The kiln was fired in May of 1911."

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from trivet.data.files import compression
+from trivet.data.files import decoding
 from trivet.data.labelled.source_files import read_json_lines
 from trivet.data.labelled.source_report import RowError
 from trivet.errors import DataError
 
-zstd = pytest.importorskip(compression.ZSTD_MODULE)
+zstd = pytest.importorskip(decoding.ZSTD_MODULE)
 
 LINES = b'\xef\xbb\xbf{"a": 1}\n\n{broken\n[1]\n\xff\xfe\n' + b"[" * 100_000 + b'\n{"b": "\\ud800"}'
 
@@ -54,6 +54,6 @@ def test_several_zstd_frames_are_one_file(tmp_path: Path) -> None:
 
 def test_without_zstd_the_way_out_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "rows.jsonl.zst", b"{}")
-    monkeypatch.setattr(compression, "_zstd", None)
+    monkeypatch.setattr(decoding, "_zstd", None)
     with pytest.raises(DataError, match=r"pip install -c constraints.txt '\.\[zstd\]'"):
         list(read_json_lines(path))

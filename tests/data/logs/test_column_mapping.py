@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from trivet.data.files.json_lines import read_lines
+from trivet.data.files.json_rows import read_lines
 from trivet.data.logs.column_mapping import Columns, LogRow, Unicode
 from trivet.data.logs.log import SourceRow
 from trivet.data.logs.recognition import read_rows

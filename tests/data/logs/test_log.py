@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from trivet.data.files import compression
+from trivet.data.files import decoding
 from trivet.data.logs.log import Log, SourceRow
 from trivet.errors import DataError, ExampleError
 
-zstd = pytest.importorskip(compression.ZSTD_MODULE)
+zstd = pytest.importorskip(decoding.ZSTD_MODULE)
 
 ROWS = [
     {"id": "a", "question": "What, where?", "contexts": '["One.", "Two\\n."]', "response": "x"},

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from trivet.data.traces.examples import trace_example
-from trivet.data.traces.spans import Document, TraceSpan
+from trivet.data.traces.examples import Document, TraceSpan, trace_example
 from trivet.errors import ExampleError
 
 DOCUMENTS = (Document("Lamps burn whale oil.", "a"), Document("Ships pass at night.", "b"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trivet.data.traces.spans import Document
+from trivet.data.traces.examples import Document
 from trivet.data.traces.texts import answer_in, documents_among, documents_in, question_in
 
 MESSAGE = {

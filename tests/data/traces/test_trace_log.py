@@ -14,7 +14,7 @@ import pytest
 from tests.integrations.rag_applications import ANSWER, DOCUMENTS, QUESTION
 from trivet.data.logs.column_mapping import Columns, LogRow
 from trivet.data.logs.recognition import read_rows
-from trivet.data.traces.spans import TraceFormat
+from trivet.data.traces.examples import TraceFormat
 from trivet.data.traces.trace_log import READERS, TraceLog, open_log
 from trivet.errors import DataError
 from trivet.records import FailedEvaluation, RagExample

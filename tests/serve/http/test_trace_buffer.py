@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from trivet.data.traces.spans import Document, TraceSpan
+from trivet.data.traces.examples import Document, TraceSpan
 from trivet.serve.http.otlp import TraceBuffer
 
 

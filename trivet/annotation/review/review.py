@@ -13,7 +13,7 @@ import numpy as np
 
 from trivet.annotation.review.marks import Marks, Sheet
 from trivet.annotation.review.reviewed_file import ReviewedFile, file_state, key_of
-from trivet.batch.errors import RunChangedError
+from trivet.batch.output import RunChangedError
 from trivet.data.labelled.labelled_jsonl import parse_row, read_pairs, to_row
 from trivet.data.labelled.source_report import SourceReport
 from trivet.errors import DataError

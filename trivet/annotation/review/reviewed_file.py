@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from trivet.batch.errors import RunChangedError
-from trivet.batch.output import Output
+from trivet.batch.output import Output, RunChangedError
 from trivet.data.labelled.grouping import digest
 from trivet.data.labelled.labelled_jsonl import parse_row
 from trivet.data.labelled.source_report import SourceReport

@@ -19,7 +19,7 @@ from typing import Any
 from trivet.annotation.review.marks import FIELDS, Marks
 from trivet.annotation.review.page import render_page, render_row
 from trivet.annotation.review.review import Review
-from trivet.batch.errors import OutputFullError, RunChangedError
+from trivet.batch.output import OutputFullError, RunChangedError
 from trivet.errors import ConfigError
 from trivet.records import to_json_text
 

@@ -22,14 +22,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trivet.data.labelled import label_spans
 from trivet.data.labelled.grouping import digest
-from trivet.data.labelled.label_spans import context_spans_of, spans_of
 from trivet.data.labelled.source_files import read_json_lines
 from trivet.data.labelled.source_report import RowError, SourceReport
 from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample, Span
@@ -177,7 +175,7 @@ def _merged(labels: Labels, place: str, report: SourceReport) -> Labels:
     """Merge overlapping spans, so that a character counts once, and note them in the report."""
     parts: dict[str, Any] = {}
     if labels.unsupported is not None:
-        parts["unsupported"] = label_spans.merge_overlapping(labels.unsupported)
+        parts["unsupported"] = merge_overlapping(labels.unsupported)
         supported = [evidence.response for evidence in labels.evidence or ()]
         pairs = itertools.product(supported, labels.unsupported)
         overlapping = sum(one.start < other.end and other.start < one.end for one, other in pairs)
@@ -185,7 +183,7 @@ def _merged(labels: Labels, place: str, report: SourceReport) -> Labels:
     for name in ("relevant", "utilized"):
         spans = getattr(labels, name)
         if spans is not None:
-            parts[name] = label_spans.merge_overlapping_contexts(spans)
+            parts[name] = merge_overlapping_contexts(spans)
     for name, merged in parts.items():
         gone = len(getattr(labels, name)) - len(merged)
         report.note(f"overlapping {name} spans were merged", place, gone)
@@ -226,3 +224,61 @@ def _number(row: Mapping[str, Any], key: str, most: float = math.inf) -> float |
     if not 0.0 <= value <= most:
         raise RowError(f"{key} lies outside [0, 1]" if most == 1 else f"{key} is negative")
     return float(value)
+
+
+def spans_of(value: object, text: str, what: str) -> tuple[Span, ...] | None:
+    """Check ``[[start, end]]`` against its text; ``None`` stays, empty spans are left out."""
+    if value is None:
+        return None
+    return tuple(Span(start, end) for _, start, end in _checked(value, [text], what, 2))
+
+
+def context_spans_of(
+    value: object, contexts: Sequence[str], what: str
+) -> tuple[ContextSpan, ...] | None:
+    """Check ``[[context, start, end]]`` against the contexts; otherwise as ``spans_of``."""
+    if value is None:
+        return None
+    return tuple(ContextSpan(*numbers) for numbers in _checked(value, contexts, what, 3))
+
+
+def merge_overlapping(spans: Sequence[Span]) -> tuple[Span, ...]:
+    """Sort spans and merge those that share characters; adjacent spans stay separate."""
+    merged: list[Span] = []
+    for span in sorted(spans, key=lambda one: (one.start, one.end)):
+        if merged and span.start < merged[-1].end:
+            merged[-1] = Span(merged[-1].start, max(merged[-1].end, span.end))
+        else:
+            merged.append(span)
+    return tuple(merged)
+
+
+def merge_overlapping_contexts(spans: Sequence[ContextSpan]) -> tuple[ContextSpan, ...]:
+    """Sort and merge the spans of each context."""
+    merged: list[ContextSpan] = []
+    for context in sorted({span.context for span in spans}):
+        own = [Span(one.start, one.end) for one in spans if one.context == context]
+        merged += [ContextSpan(context, one.start, one.end) for one in merge_overlapping(own)]
+    return tuple(merged)
+
+
+def _checked(
+    value: object, texts: Sequence[str], what: str, length: int
+) -> Iterator[tuple[int, int, int]]:
+    """Yield context, start and end of the spans that are not empty; others raise ``RowError``."""
+    if not isinstance(value, list):
+        raise RowError(f"{what} is not a list")
+    for item in value:
+        # A bool is an int in Python, but not an offset.
+        whole = isinstance(item, list) and all(type(number) is int for number in item)
+        if not whole or len(item) != length:
+            raise RowError(f"{what} holds something that is not {length} whole numbers")
+        context, start, end = item if length == 3 else (0, *item)
+        if not 0 <= context < len(texts):
+            place = f"context {context} of {len(texts)}, counted from 0"
+            raise RowError(f"{what} names a context that is not there", place)
+        size = len(texts[context])
+        if not 0 <= start <= end <= size:
+            raise RowError(f"{what} leaves its text", f"[{start}, {end}) of {size} characters")
+        if start < end:
+            yield context, start, end

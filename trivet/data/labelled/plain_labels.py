@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trivet.data.files.json_lines import Fields
+from trivet.data.files.json_rows import Fields
 from trivet.data.labelled.grouping import choose_split, digest
 from trivet.data.labelled.source_report import RowError, SourceReport
 from trivet.data.logs.column_mapping import Columns

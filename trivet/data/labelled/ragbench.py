@@ -13,9 +13,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from trivet.data.labelled.grouping import group_by_documents
-from trivet.data.labelled.ragbench_labels import bare_key, read_labels
-from trivet.data.labelled.ragbench_published import COLUMNS as PUBLISHED_COLUMNS
-from trivet.data.labelled.ragbench_published import read_published_scores
+from trivet.data.labelled.ragbench_labels import COLUMNS as PUBLISHED_COLUMNS
+from trivet.data.labelled.ragbench_labels import bare_key, read_labels, read_published_scores
 from trivet.data.labelled.source_files import PublishedRow, read_published
 from trivet.data.labelled.source_report import RowError, SourceReport
 from trivet.records import ContextSpan, LabelledExample, RagExample, Span

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from trivet.data.labelled.label_spans import merge_overlapping, spans_of
+from trivet.data.labelled.labelled_jsonl import merge_overlapping, spans_of
 from trivet.data.labelled.source_files import read_json_lines, read_published
 from trivet.data.labelled.source_report import RowError, SourceReport
 from trivet.errors import DataError

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trivet.data.files.compression import DAMAGE, decompress
-from trivet.data.files.json_lines import parse_plain_line, read_lines
-from trivet.data.files.parquet_rows import read_parquet
+from trivet.data.files.decoding import DAMAGE, decompress
+from trivet.data.files.json_rows import parse_plain_line, read_lines
+from trivet.data.files.table_rows import read_parquet
 from trivet.data.labelled.source_report import RowError
 from trivet.errors import DataError, ExampleError, install_line
 

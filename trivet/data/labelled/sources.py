@@ -13,14 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from trivet.data.labelled.graded_answers import read_graded
 from trivet.data.labelled.grouping import OWN_SPLITS, choose_split
-from trivet.data.labelled.halubench import read_halubench
 from trivet.data.labelled.labelled_jsonl import read_jsonl
 from trivet.data.labelled.ragbench import read_ragbench
 from trivet.data.labelled.ragtruth import read_ragtruth
 from trivet.data.labelled.source_files import check_published
 from trivet.data.labelled.source_report import SourceReport
+from trivet.data.labelled.verdict_sets import VERDICT_SETS, read_verdict_set
 from trivet.errors import DataError
 from trivet.records import LabelledExample, Labels
 
@@ -28,9 +27,7 @@ SPEC_HELP = "ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or [j
 _READERS: dict[str, Callable[[str], tuple[list[LabelledExample], SourceReport]]] = {
     "ragbench": read_ragbench,
     "ragtruth": read_ragtruth,
-    "halubench": read_halubench,
-    "finqa": partial(read_graded, "finqa"),
-    "eli5": partial(read_graded, "eli5"),
+    **{kind: partial(read_verdict_set, kind) for kind in VERDICT_SETS},
     "jsonl": lambda file: read_jsonl(Path(file)),
 }
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
-from trivet.data.files.json_lines import Fields
+from trivet.data.files.json_rows import Fields
 from trivet.data.logs.context_values import (
     joined_parts,
     kind_of,

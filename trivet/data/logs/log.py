@@ -16,13 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal, get_args
 
-from trivet.data.files.compression import COMPRESSIONS, DAMAGE, decompress
-from trivet.data.files.csv_rows import read_csv
-from trivet.data.files.json_documents import read_document
-from trivet.data.files.json_lines import Fields, Row, parse_line, read_lines
-from trivet.data.files.parquet_rows import read_parquet
-from trivet.data.files.recoding import as_utf8, check_encoding
-from trivet.data.files.xlsx_rows import read_xlsx
+from trivet.data.files.decoding import COMPRESSIONS, DAMAGE, as_utf8, check_encoding, decompress
+from trivet.data.files.json_rows import Fields, Row, parse_line, read_document, read_lines
+from trivet.data.files.table_rows import read_csv, read_parquet, read_xlsx
 from trivet.errors import DataError, ExampleError
 
 logger = logging.getLogger(__name__)

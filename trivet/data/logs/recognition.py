@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trivet.data.files.json_lines import Fields
+from trivet.data.files.json_rows import Fields
 from trivet.data.logs.column_mapping import REQUIRED, VAGUE, Columns, LogRow
 from trivet.data.logs.context_values import kind_of
 from trivet.data.logs.log import SourceRow

@@ -12,7 +12,7 @@ from typing import Any
 from trivet.data.logs.context_values import passage
 from trivet.data.logs.paths import follow, parse_nested
 from trivet.data.logs.shapes import SHAPES
-from trivet.data.traces.spans import Document
+from trivet.data.traces.examples import Document
 from trivet.errors import ExampleError
 
 _QUESTION = ("question", "query", "input", "user_input", "query_str", "messages", "prompt")

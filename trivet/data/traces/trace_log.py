@@ -11,11 +11,15 @@ from typing import cast, get_args
 
 from trivet.data.logs.log import Format, Log, SourceRow
 from trivet.data.logs.shapes import SHAPES
-from trivet.data.traces.examples import TraceExample, trace_example
-from trivet.data.traces.langfuse import read_langfuse
-from trivet.data.traces.langsmith import read_langsmith
+from trivet.data.traces.examples import (
+    ReadSpans,
+    TraceExample,
+    TraceFormat,
+    TraceSpan,
+    trace_example,
+)
 from trivet.data.traces.otel import read_otel
-from trivet.data.traces.spans import ReadSpans, TraceFormat, TraceSpan
+from trivet.data.traces.platforms import read_langfuse, read_langsmith
 from trivet.errors import DataError, ExampleError
 
 READERS: Mapping[TraceFormat, ReadSpans] = {

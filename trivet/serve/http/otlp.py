@@ -27,10 +27,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from trivet.data.traces.attributes import span_of
-from trivet.data.traces.examples import TraceExample, trace_example
-from trivet.data.traces.otel import read_otel
-from trivet.data.traces.spans import TraceSpan
+from trivet.data.traces.examples import TraceExample, TraceSpan, trace_example
+from trivet.data.traces.otel import read_otel, span_of
 from trivet.errors import ExampleError
 from trivet.records import Evaluation, RagExample
 from trivet.serve.http.errors import RequestError

@@ -13,6 +13,7 @@ from dataclasses import asdict, astuple, dataclass
 import numpy as np
 
 from trivet.data.labelled.augmentation import altered_contexts, altered_responses
+from trivet.data.labelled.augmentation.altered_contexts import insert_contexts
 from trivet.data.labelled.augmentation.removed_sentences import (
     context_sentences,
     distinct_words,
@@ -20,7 +21,8 @@ from trivet.data.labelled.augmentation.removed_sentences import (
 )
 from trivet.data.labelled.augmentation.twins import make_twin
 from trivet.data.sentences import split_sentences
-from trivet.records import ContextSpan, LabelledExample, Labels
+from trivet.errors import DataError
+from trivet.records import ContextSpan, LabelledExample, Labels, Span
 
 _MOST_FOREIGN = 3  # passages inserted into one example
 _FOREIGN_CHARACTERS = 2000  # length of a foreign passage, unless the contexts together are longer
@@ -213,3 +215,36 @@ def are_related(one: LabelledExample, other: LabelledExample) -> bool:
         or (bool(here.response.strip()) and here.response == there.response)
         or (has_relevance and bool(here.question.strip()) and here.question == there.question)
     )
+
+
+def lengthen(rows: Sequence[LabelledExample], passages: int, seed: int) -> list[LabelledExample]:
+    """Insert passages of unrelated rows among those of each row; its labels stay true.
+
+    The same rows, seed and number always give the same texts, so that models can be compared.
+
+    Raises:
+        DataError: The unrelated rows of a row do not have enough passages.
+    """
+    if not passages:
+        return list(rows)
+    lengthened = []
+    for number, row in enumerate(rows):
+        random = np.random.default_rng((seed, number))
+        texts: dict[str, tuple[Span, ...] | None] = {}
+        for place in random.permutation(len(rows)).tolist():
+            example = rows[place].example
+            if len(texts) < passages and not are_related(row, rows[place]):
+                spans = example.context_sentences or (None,) * len(example.contexts)
+                for text, sentences in zip(example.contexts, spans, strict=True):
+                    if len(texts) < passages:
+                        texts.setdefault(text, sentences)
+        if len(texts) < passages:
+            raise DataError(
+                f"row {number} ({row.group}): its unrelated rows have {len(texts)} passages, not "
+                f"{passages}; request fewer foreign passages, or measure on more rows"
+            )
+        known = [sentences for sentences in texts.values() if sentences is not None]
+        places = random.integers(0, len(row.example.contexts) + 1, passages).tolist()
+        all_known = known if len(known) == passages else None
+        lengthened.append(insert_contexts(row, list(texts), places, all_known))
+    return lengthened

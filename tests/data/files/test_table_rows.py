@@ -1,0 +1,141 @@
+"""CSV with quotes that are never closed, spreadsheets with merged cells, Parquet with odd text."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import sys
+from typing import Any
+
+import pytest
+
+from trivet.data.files.table_rows import read_csv, read_parquet, read_xlsx
+from trivet.data.logs.column_mapping import Columns
+from trivet.data.logs.log import SourceRow
+from trivet.errors import DataError, ExampleError
+from trivet.records import ContextName, RagExample
+
+openpyxl = pytest.importorskip("openpyxl")
+pyarrow = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+
+def read(content: str | bytes, delimiter: str | None = None) -> list[tuple[int | None, Any]]:
+    raw = content if isinstance(content, bytes) else content.encode()
+    return [
+        (line, str(fields) if isinstance(fields, ExampleError) else dict(fields))
+        for line, fields in read_csv(io.BytesIO(raw), delimiter)
+    ]
+
+
+@pytest.mark.parametrize("mark", list(",;\t|"))
+def test_the_header_says_what_stands_between_cells(mark: str) -> None:
+    assert read(f"a{mark}b \n1{mark}2\n") == [(2, {"a": "1", "b": "2"})]
+
+
+def test_a_cell_may_hold_lines_and_the_line_of_a_row_is_its_first() -> None:
+    content = 'a,b\n"one\ntwo",2\n\n3,4\n'
+    assert read(content) == [(2, {"a": "one\ntwo", "b": "2"}), (5, {"a": "3", "b": "4"})]
+
+
+def test_a_bad_record_fails_in_its_place() -> None:
+    found = read('a,b\n1\n1,2,3\n"x"y,2\n5,6\n')
+    assert found[0] == (2, "has 1 cells, but the header names 2")
+    assert found[1] == (3, "has 3 cells, but the header names 2")
+    assert found[2][1].startswith("is not CSV (")
+    assert found[3] == (5, {"a": "5", "b": "6"})
+    ((line, error),) = read('a,b\n1,"2\n3,4\n5,6\n')  # a quote that is never closed
+    assert line == 2 and "unexpected end of data" in error
+
+
+def test_what_is_not_utf8_fails_in_its_place_and_a_long_cell_does_not() -> None:
+    found = read(b"a,b\n\xff,2\n3," + b"x" * 300_000 + b"\n")
+    assert found[0] == (2, "is not UTF-8; name its encoding with --encoding, such as cp1252")
+    assert len(found[1][1]["b"]) == 300_000
+
+
+def test_an_empty_file_has_no_rows() -> None:
+    assert read("") == read("a,b\n") == []
+
+
+def sheet_of(*rows: tuple[Any, ...], merge: str | None = None) -> io.BytesIO:
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    if merge:
+        book.active.merge_cells(merge)
+    content = io.BytesIO()
+    book.save(content)
+    content.seek(0)
+    return content
+
+
+def test_rows_have_the_names_of_the_header_and_their_number_in_the_sheet() -> None:
+    day = datetime.datetime(2026, 1, 2)
+    rows = sheet_of((), ("Question ", "turn", None), ("What?", 3, None), (), (day, None, "note"))
+    assert list(read_xlsx(rows)) == [
+        (3, [("Question", "What?"), ("turn", 3)]),
+        (5, [("Question", day), ("turn", None), ("", "note")]),
+    ]
+    assert list(read_xlsx(sheet_of())) == []
+
+
+def test_merged_cells_are_refused_with_their_place_and_a_way_out() -> None:
+    merged = sheet_of(("question", "answer"), ("What?", "a"), (None, "b"), merge="A2:A3")
+    with pytest.raises(DataError, match=r"merged cells \(A2:A3\).*unmerge them"):
+        list(read_xlsx(merged))
+
+
+def test_what_is_no_spreadsheet_is_refused() -> None:
+    with pytest.raises(ValueError, match="not a spreadsheet"):
+        list(read_xlsx(io.BytesIO(b"question,answer\n")))
+
+
+def written(table: object) -> io.BytesIO:
+    sink = io.BytesIO()
+    parquet.write_table(table, sink)
+    sink.seek(0)
+    return sink
+
+
+def test_nested_contexts_and_dates_are_read_as_from_json() -> None:
+    row = {
+        "id": 3,
+        "question": "What?",
+        "contexts": [{"text": "The mill.", "id": "m"}, {"text": "The boat.", "id": None}],
+        "response": None,
+        "at": datetime.datetime(2026, 1, 2, 3, 4),
+    }
+    file = written(pyarrow.Table.from_pylist([row] * 130))
+    reads = list(read_parquet(file, seekable=True))
+    assert len(reads) == 130
+    read = Columns().read(SourceRow(1, "row 1", None, reads[129][1]))
+    names = ContextName("m"), ContextName(None)
+    contexts = "The mill.", "The boat."
+    assert read.example == RagExample("What?", contexts, "", id="3", context_names=names)
+    assert read.context_ids == ("m", None)
+    assert read.metadata == {"at": "2026-01-02T03:04:00"}
+
+
+def test_a_cell_that_is_not_utf8_fails_its_row_alone() -> None:
+    texts = pyarrow.array([b"good", b"\xff\xfe", b"fine"], pyarrow.binary()).view(pyarrow.string())
+    table = pyarrow.table({"a": texts, "b": [1, 2, 3]})
+    first, bad, last = (fields for _, fields in read_parquet(written(table), seekable=False))
+    assert first == [("a", "good"), ("b", 1)]
+    assert isinstance(bad, ExampleError)
+    assert (bad.code, str(bad)[:12]) == ("malformed_line", "is not UTF-8")
+    assert last == [("a", "fine"), ("b", 3)]
+
+
+def test_only_the_chosen_columns_are_read() -> None:
+    table = pyarrow.table({"a": [1], "b": [2]})
+    for columns, names in ((["b", "nowhere"], ["b"]), (["nowhere"], ["a", "b"])):
+        ((_, row),) = read_parquet(written(table), columns=columns)
+        assert not isinstance(row, ExampleError)
+        assert list(dict(row)) == names
+
+
+def test_without_pyarrow_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(DataError, match=r"pip install -c constraints.txt '\.\[parquet\]'"):
+        list(read_parquet(io.BytesIO(), seekable=True))

@@ -1,0 +1,300 @@
+"""``trivet test``, ``compare`` and ``calibrate``: bundles and other judges on labelled rows."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trivet.batch.settings import Reading
+from trivet.calibration.choices import Choices
+from trivet.commands.options import (
+    BackendOption,
+    DataOption,
+    DeviceOption,
+    Model,
+    SplitOption,
+    options,
+)
+from trivet.commands.shared import (
+    NO_SEPARATION,
+    SOME_FAILED,
+    USAGE,
+    end,
+    needs_extra,
+    run_exits,
+    what_was_typed,
+)
+from trivet.measures.rule import Rule
+from trivet.peers.settings import ComparisonSettings
+from trivet.settings import Setting, ThresholdOption, check_rate
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from trivet.data.labelled.plain_labels import PlainRows
+    from trivet.evaluation.measured_bundle import MeasuredBundle
+
+
+_output = partial(Setting, panel="Output")
+_FILE_OPTIONS = ("--label", "--false-alarms", "--map", "--format", "--encoding")
+
+
+@options
+def test(
+    file: Annotated[
+        str | None,
+        Setting("Answers with a column of labels, in any file that `evaluate` reads.", "FILE"),
+    ] = None,
+    *,
+    data: Annotated[
+        list[str] | None,
+        Setting(
+            "ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or "
+            "[jsonl:]FILE.jsonl with spans as labels; @all, @fit or @dev at its end replaces "
+            "--split. Repeatable.",
+            metavar="SPEC",
+        ),
+    ] = None,
+    split: Annotated[
+        str, Setting("all, fit, dev, or a split of the publisher (column split of FILE).")
+    ] = "all",
+    label: Annotated[
+        str | None,
+        Setting(
+            "Labels in FILE: true or false, 1 or 0, right or wrong, supported or unsupported; "
+            "default: adherent, label or gold.",
+            metavar="COLUMN",
+        ),
+    ] = None,
+    false_alarms: Annotated[
+        float | None,
+        Setting(
+            "Share of the supported answers in FILE that a threshold may flag; default: 0.1.",
+            metavar="RATE",
+            check=check_rate,
+        ),
+    ] = None,
+    by_length: Annotated[bool, Setting("Also measure 0-5k, 5k-16k and over 16k tokens.")] = False,
+    published: Annotated[
+        bool,
+        Setting("Also measure the scores of GPT-3.5, RAGAS and TruLens that RAGBench holds."),
+    ] = False,
+    against: Annotated[
+        Path | None,
+        Setting(
+            "Bundle to compare with on each --data, by the rule of choosing.",
+            metavar="FOLDER|NAME",
+        ),
+    ] = None,
+    reading: Reading,
+    report: Annotated[Path | None, _output("HTML page with tables and curves to write.")] = None,
+    json_file: Annotated[Path | None, _output("File of the figures, JSON.", "--json")] = None,
+    markdown_file: Annotated[
+        Path | None, _output("File of the figures, Markdown.", "--markdown")
+    ] = None,
+    into_card: Annotated[
+        bool, _output("Add the main figures to the bundle and its model card.")
+    ] = False,
+    threshold: ThresholdOption = None,
+    model: Model,
+) -> None:
+    """Measure a bundle on labelled answers, with intervals.
+
+    FILE has answers of your own with one label each: it is compared with the verdicts in a table,
+    with the worst errors and a threshold for `trivet evaluate --threshold`. --data has published
+    data sets, or spans as labels.
+    """
+    if (file is None) == (not data):
+        raise typer.BadParameter("give a FILE with a column of labels, or --data SPEC")
+    given = (label, false_alarms, reading.mapping, reading.format, reading.encoding)
+    if file is None and any(given):
+        used = [name for name, value in zip(_FILE_OPTIONS, given, strict=True) if value]
+        raise typer.BadParameter(f"{', '.join(used)} is for FILE, not for --data")
+    if file is not None and published:
+        raise typer.BadParameter("--published is for --data; FILE has no scores of other judges")
+    if against is not None and not data:
+        raise typer.BadParameter("--against compares on --data")
+    if into_card and threshold is not None:
+        raise typer.BadParameter("--into-card needs the bundle's own threshold: drop --threshold")
+    with needs_extra("train"):
+        from trivet.bundle.scores import keep_scores
+        from trivet.evaluation import measured_bundle
+        from trivet.report import terminal
+        from trivet.report.bundle_tables import render_choice, render_figures
+
+        measured_bundle.check_files(json_file, markdown_file, report)
+        own = None
+        if file is not None:
+            from trivet.data.labelled.plain_labels import read_plain
+
+            own = read_plain(file, label, split, reading.mapping, reading.format, reading.encoding)
+        evaluator = model.load()
+        if into_card:
+            evaluator.bundle.check_writable()
+        if own is None:
+            found = measured_bundle.measure_bundle(
+                evaluator, data or [], split, by_length, published, threshold
+            )
+        else:
+            found = measured_bundle.measure_own(
+                evaluator, own, split, by_length, threshold, false_alarms or 0.1
+            )
+    terminal.show(render_figures(found.figures) if own is None else _render_own(found, own))
+    if against is not None:
+        other = replace(model, bundle=against).load()
+        terminal.show(render_choice(measured_bundle.compare_with(other, found, threshold)))
+    said = [f"{len(found.rows) - found.failed} evaluated, {found.failed} failed"]
+    if own is not None:
+        said += found.left_out()
+    elif found.report.outside_split:
+        said.append(f"{found.report.outside_split} rows outside split {split!r}")
+    print("\n".join([*said, f"leaks: {found.about['leaks']}"]), file=sys.stderr)
+    measured_bundle.write_measures(found, json_file, markdown_file, report)
+    if into_card:
+        keep_scores(
+            evaluator.bundle,
+            found.figures,
+            split=split,
+            command=what_was_typed(),
+            precision=evaluator.precision,
+        )
+    if found.failed or (own is not None and own.unreadable):
+        raise typer.Exit(SOME_FAILED)
+
+
+def _render_own(found: MeasuredBundle, own: PlainRows) -> RenderableType:
+    from trivet.report.label_check import render_label_check
+
+    assert found.check is not None
+    auroc = (one for one in found.figures if one.measure == "hallucination_auroc")
+    return render_label_check(found.check, next(auroc, None), own.column, own.readings)
+
+
+@options
+def compare(settings: ComparisonSettings) -> None:
+    """Compare evaluators of faithfulness on the same labelled rows.
+
+    Predictions are kept in --out as they are made, and the same command resumes. Peers whose
+    predictions are complete are not run again: the tables are made from the files. After all
+    shards, the command without --shard joins them and makes the tables.
+    """
+    from trivet.llm.chat import LlmError
+    from trivet.peers.comparison import compare_peers
+
+    prices, files = map(_pairs, (settings.price, settings.predictions))
+    try:
+        with run_exits():
+            tables = compare_peers(settings, files, prices, what_was_typed())
+    except LlmError as error:
+        raise end(error, USAGE) from error
+    if tables is None:
+        shard = f"shard {settings.shard} is scored; the tables are made without --shard"
+        print(shard, file=sys.stderr)
+        return
+    print(tables)
+    page = f"{settings.out / 'comparison.html'} has curves and the rows on which peers disagree"
+    print(page, file=sys.stderr)
+
+
+def _pairs(texts: list[str] | None) -> dict[str, str]:
+    pairs = {}
+    for text in texts or ():
+        name, separator, value = text.partition("=")
+        if not separator or not name:
+            raise typer.BadParameter(f"{text!r} must be NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+@options
+def calibrate(
+    bundle: Annotated[Path, Setting("Folder of a bundle with weights.", "BUNDLE")],
+    *,
+    data: DataOption,
+    split: SplitOption = "dev",
+    choices: Choices,
+    precision_at_least: Annotated[
+        float | None,
+        Setting("Flag as much as this precision allows.", metavar="P", least=0.01, most=1),
+    ] = None,
+    false_alarms: Annotated[
+        float | None,
+        Setting(
+            "Flag at most this share of faithful responses, in each data set with enough "
+            "documents; default: 0.1.",
+            metavar="RATE",
+            least=0.001,
+            most=0.999,
+        ),
+    ] = None,
+    prior: Annotated[
+        float | None,
+        Setting(
+            "Choose the best F1, or the precision, for this share of hallucinated responses.",
+            metavar="SHARE",
+            least=0.001,
+            most=0.999,
+        ),
+    ] = None,
+    thresholds_only: Annotated[
+        bool, Setting("Keep probabilities and graphs; choose thresholds by the fastest graph.")
+    ] = False,
+    out: Annotated[
+        Path | None, Setting("Change a copy of the bundle instead.", metavar="FOLDER")
+    ] = None,
+    report: Annotated[
+        Path | None, Setting("Report of errors and curves to write: FILE.html or a folder.")
+    ] = None,
+    backend: BackendOption = None,
+    device: DeviceOption = None,
+) -> None:
+    """Fit probabilities and thresholds of a bundle on dev rows.
+
+    Graphs of the bundle are removed, unless --thresholds-only is given; run `trivet export onnx`
+    afterwards. The sentence threshold is chosen by the rate of false alarms, or with --prior by F1
+    or with --precision-at-least by precision, and the span threshold by the F1 of spans. If the
+    rows do not justify a new threshold, the old one is kept and the exit code is 4. Probabilities
+    are fitted to logits of torch, so --backend is for --thresholds-only, which needs no torch.
+    """
+    if choices.lexical_overlap and choices.method != "platt":
+        raise typer.BadParameter(f"--lexical-overlap needs --method platt, not {choices.method}")
+    if false_alarms is not None and (prior is not None or precision_at_least is not None):
+        raise typer.BadParameter(
+            "--false-alarms excludes --prior and --precision-at-least; give one of them"
+        )
+    if thresholds_only and report is not None:
+        raise typer.BadParameter("--report needs fitted probabilities; drop --thresholds-only")
+    if backend is not None and not thresholds_only:
+        raise typer.BadParameter(
+            "--backend needs --thresholds-only; logits for the fit come from torch"
+        )
+    by_rate = prior is None and precision_at_least is None
+    from trivet.calibration.bundle_thresholds import choose_thresholds
+    from trivet.calibration.report import check_path, lines, write_report
+
+    if report is not None:
+        check_path(report)
+    rule = Rule((false_alarms or 0.1) if by_rate else None, precision_at_least, prior)
+    choices = replace(choices, rule=rule)
+    if out is not None and out.exists():
+        raise typer.BadParameter(f"--out {out} exists already; choose another folder")
+    if thresholds_only:
+        chosen = choose_thresholds(
+            bundle, data, split, choices, out, backend=backend, device=device
+        )
+        print("\n".join(lines((), chosen)))
+    else:
+        with needs_extra("train"):
+            from trivet.calibrate import calibrate as fit_heads
+        found = fit_heads(bundle, data, split, choices, out, device)
+        chosen = found.chosen
+        print("\n".join(lines(found.reports, chosen)))
+        if report is not None:
+            print(write_report(report, found.info, found.reports, chosen))
+    if any(one.threshold is None for one in chosen.uses):
+        raise typer.Exit(NO_SEPARATION)

@@ -1,0 +1,169 @@
+"""Content of files: decompressed by the last suffix of the name, and text as UTF-8."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import gzip
+import importlib
+import io
+import logging
+import lzma
+import re
+import sys
+import zlib
+from collections.abc import Iterator
+from typing import IO, Any, cast
+
+from trivet.errors import DataError, install_line
+
+logger = logging.getLogger(__name__)
+
+ZSTD_MODULE = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+_zstd: Any = None
+with contextlib.suppress(ImportError):
+    _zstd = importlib.import_module(ZSTD_MODULE)
+
+COMPRESSIONS = (".gz", ".xz", ".zst")
+DAMAGE: tuple[type[Exception], ...] = (EOFError, OSError, lzma.LZMAError, zlib.error)
+"""Exceptions that reading raises if a file is damaged."""
+if _zstd is not None:
+    DAMAGE += (_zstd.ZstdError,)
+
+
+def decompress(file: IO[bytes], name: str) -> IO[bytes]:
+    """Return the content of an open file; reading it raises one of ``DAMAGE`` if it is damaged.
+
+    Raises:
+        DataError: The compression needs a package that is not installed.
+    """
+    if name.endswith(".gz"):
+        return cast(IO[bytes], gzip.GzipFile(fileobj=file, mode="rb"))
+    if name.endswith(".xz"):
+        return lzma.open(file, "rb")
+    if name.endswith(".zst"):
+        if _zstd is None:
+            raise DataError(
+                f"{name} is compressed with zstd, which needs backports.zstd; "
+                f"{install_line('zstd')}"
+            )
+        return cast(IO[bytes], _zstd.open(file, "rb"))
+    return file
+
+
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_PIECE = 1 << 16
+_SAMPLE = 1 << 20  # bytes from the first one beyond ASCII on that decide for or against UTF-8
+_BEYOND_ASCII = re.compile(
+    rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}"
+    rb"|[\x80-\xff]"
+)
+_NOT_CP1252 = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
+
+
+def check_encoding(name: str | None) -> None:
+    """Raise ``DataError`` if there is no such encoding of text."""
+    try:
+        if name is not None:
+            "a".encode(name)
+    except LookupError as error:
+        raise DataError(
+            f"no encoding {name!r}; there are utf-8, utf-16, cp1252, latin-1 and others of Python"
+        ) from error
+
+
+def as_utf8(file: IO[bytes], encoding: str | None = None, name: str = "the input") -> IO[bytes]:
+    """Return the content of a text file in UTF-8.
+
+    Args:
+        file: Open file.
+        encoding: Its encoding; reading raises ``ValueError`` where the content is of another.
+            ``None`` means UTF-8, or UTF-16 or UTF-32 if the first bytes show it; where most of the
+            first characters beyond ASCII are not UTF-8, it means cp1252, or latin-1 if a byte has
+            no meaning in that.
+        name: Name of the file in the message about such an encoding.
+    """
+    if encoding is None:
+        if not hasattr(file, "peek"):
+            file = io.BufferedReader(cast(io.RawIOBase, file))
+        encoding = _recognised(cast(io.BufferedReader, file).peek(4)[:4])
+        if encoding is None:
+            return io.BufferedReader(_Pieces(_guessed(file, name)), _PIECE)
+    if encoding is None or codecs.lookup(encoding).name == "utf-8":
+        return file
+    return io.BufferedReader(_Pieces(_recoded(file, encoding)), _PIECE)
+
+
+def _recognised(start: bytes) -> str | None:
+    for mark, name in _MARKS:
+        if start.startswith(mark):
+            return name
+    if len(start) == 4 and start[1] == start[3] == 0 and start[0] and start[2]:
+        return "utf-16-le"
+    if len(start) == 4 and start[0] == start[2] == 0 and start[1] and start[3]:
+        return "utf-16-be"
+    return None
+
+
+class _Pieces(io.RawIOBase):
+    """Pieces of a file's content, handed out as they are asked for."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._waiting = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        target = memoryview(buffer).cast("B")  # type: ignore[arg-type]
+        self._waiting = self._waiting or next(filter(None, self._pieces), b"")
+        count = min(len(target), len(self._waiting))
+        target[:count] = self._waiting[:count]
+        self._waiting = self._waiting[count:]
+        return count
+
+
+def _recoded(file: IO[bytes], encoding: str) -> Iterator[bytes]:
+    """Yield the content of a file in UTF-8."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    while piece := file.read(_PIECE):
+        yield decoder.decode(piece).encode()
+    yield decoder.decode(b"", final=True).encode()
+
+
+def _guessed(file: IO[bytes], name: str) -> Iterator[bytes]:
+    """Yield the content of a file in UTF-8, whose encoding shows where it leaves ASCII."""
+    # What is there: a pipe may hold one line for long.
+    read = getattr(file, "read1", file.read)
+    table: str | None = None  # character of each byte, "" for UTF-8; None while all is ASCII
+    while piece := read(_PIECE):
+        if table is None and not piece.isascii():
+            if _mostly_utf8(piece):
+                table = ""
+            else:
+                piece += file.read(_SAMPLE)
+                table = _table_of(piece, name)
+        yield codecs.charmap_decode(piece, "strict", table)[0].encode() if table else piece
+
+
+def _table_of(sample: bytes, name: str) -> str:
+    """Return the character of each byte in the encoding of a sample; "" if that is UTF-8."""
+    if b"\0" in sample or _mostly_utf8(sample):
+        return ""
+    encoding = "latin-1" if _NOT_CP1252.search(sample) else "cp1252"
+    logger.info("%s: is not UTF-8; read as %s: --encoding NAME names another", name, encoding)
+    every = (bytes([byte]) for byte in range(256))
+    return "".join(byte.decode(encoding, "ignore") or byte.decode("latin-1") for byte in every)
+
+
+def _mostly_utf8(sample: bytes) -> bool:
+    """Tell whether of the bytes beyond ASCII at least half form characters of UTF-8."""
+    found = _BEYOND_ASCII.findall(sample)
+    whole = sum(len(character) > 1 for character in found)
+    return 2 * whole >= len(found)

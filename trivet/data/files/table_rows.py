@@ -1,0 +1,172 @@
+"""Rows of CSV (cells are text), of the first sheet of a spreadsheet, and of Parquet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import shutil
+import tempfile
+import warnings
+from collections.abc import Collection, Iterator
+from typing import IO, TYPE_CHECKING
+
+from trivet.data.files.json_rows import LONGEST_LINE, Fields, Row, read_bounded
+from trivet.errors import DataError, ExampleError, install_line
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+_DELIMITERS = ",;\t|"
+
+
+def read_csv(file: IO[bytes], delimiter: str | None = None) -> Iterator[Row]:
+    """Yield the rows of a CSV file in UTF-8; a record that cannot be read is an error in its place.
+
+    Without a ``delimiter``, it is the one of ``,``, ``;``, tab and ``|`` most frequent in the
+    header.
+
+    Raises:
+        ValueError: A line is longer than a row may be.
+    """
+    # The module has one limit per process: a response may well exceed the default of 128 KB.
+    csv.field_size_limit(LONGEST_LINE)
+    lines = _decode(file)
+    first = next(lines, "")
+    delimiter = delimiter or max(_DELIMITERS, key=first.count)
+    # Strict: otherwise a quote that is never closed silently swallows the rest of the file.
+    again = itertools.chain([first] if first else [], lines)
+    records = csv.reader(again, delimiter=delimiter, strict=True)
+    header: list[str] | None = None
+    while True:
+        line = records.line_num + 1
+        try:
+            cells = next(records)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield line, ExampleError(f"is not CSV ({error})", code="malformed_line")
+            continue
+        if header is None:
+            header = [name.strip() for name in cells]
+        elif cells:
+            yield line, _row(header, cells)
+
+
+def _row(header: list[str], cells: list[str]) -> Fields | ExampleError:
+    if len(cells) != len(header):
+        return ExampleError(
+            f"has {len(cells)} cells, but the header names {len(header)}", code="malformed_line"
+        )
+    try:
+        "".join(cells).encode()
+    except UnicodeEncodeError:
+        return ExampleError(
+            "is not UTF-8; name its encoding with --encoding, such as cp1252", code="malformed_line"
+        )
+    return list(zip(header, cells, strict=True))
+
+
+def _decode(file: IO[bytes]) -> Iterator[str]:
+    for number, line in enumerate(read_bounded(file), start=1):
+        if line is None:
+            raise ValueError(f"line {number} is longer than {LONGEST_LINE} bytes")
+        # Bytes that are not UTF-8 become lone surrogates, which mark the record as malformed.
+        yield line.decode("utf-8", "surrogateescape").removeprefix("\ufeff" if number == 1 else "")
+
+
+def needs_openpyxl() -> None:
+    """Raise ``DataError`` if the package for spreadsheets is missing."""
+    try:
+        import openpyxl  # noqa: F401
+    except ImportError as error:
+        raise DataError(f".xlsx needs openpyxl; {install_line('xlsx')}") from error
+
+
+def read_xlsx(file: IO[bytes]) -> Iterator[Row]:
+    """Yield the rows of the first sheet with their numbers in it; empty rows are skipped.
+
+    Formulas have the values that were saved with them.
+
+    Raises:
+        DataError: ``openpyxl`` is not installed, or the sheet has merged cells.
+        ValueError: The file is damaged, or not .xlsx.
+    """
+    needs_openpyxl()
+    import openpyxl
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about parts of a file that hold no cells
+            book = openpyxl.load_workbook(io.BytesIO(file.read()), data_only=True)
+    except Exception as error:  # the library raises errors of zip, XML and many of its own
+        raise ValueError(f"not a spreadsheet in .xlsx that can be read ({error})") from error
+    sheet = book.worksheets[0]
+    if merged := [str(each) for each in sheet.merged_cells.ranges]:
+        more = f" and {len(merged) - 1} more" if len(merged) > 1 else ""
+        raise DataError(
+            f"sheet {sheet.title!r} has merged cells ({merged[0]}{more}), which leave rows without "
+            "values; unmerge them and fill in every row"
+        )
+    header: list[str] = []
+    for number, cells in enumerate(sheet.iter_rows(values_only=True), start=1):
+        if all(cell is None for cell in cells):
+            continue
+        if not header:
+            header = ["" if cell is None else str(cell).strip() for cell in cells]
+            continue
+        pairs = zip(header, cells, strict=False)
+        yield number, [(name, cell) for name, cell in pairs if name or cell is not None]
+
+
+_ROWS = 64  # rows in memory at once; a row may contain long texts
+
+
+def read_parquet(
+    file: IO[bytes], *, seekable: bool = True, columns: Collection[str] = ()
+) -> Iterator[Row]:
+    """Yield the rows of a Parquet file.
+
+    Args:
+        file: Content of the file.
+        seekable: Whether the content can be read in any order; else it is first copied to disk.
+        columns: Columns to read, as far as the file has them; all if it has none of them.
+
+    Raises:
+        DataError: ``pyarrow`` is not installed.
+        ValueError: The file is damaged, or not Parquet.
+    """
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise DataError(f"Parquet needs pyarrow; {install_line('parquet')}") from error
+    try:
+        if not seekable:
+            with tempfile.TemporaryFile() as copy:
+                shutil.copyfileobj(file, copy)
+                copy.seek(0)
+                yield from read_parquet(copy, columns=columns)
+            return
+        # Read piece by piece: the columns of a row group may not fit in memory.
+        table = parquet.ParquetFile(file, buffer_size=1 << 20, pre_buffer=False)
+        chosen = [name for name in columns if name in table.schema_arrow.names]
+        for batch in table.iter_batches(batch_size=_ROWS, columns=chosen or None):
+            yield from ((None, row) for row in _rows(batch))
+    except pyarrow.ArrowException as error:
+        raise ValueError(str(error)) from error
+
+
+def _rows(batch: pyarrow.RecordBatch) -> Iterator[Fields | ExampleError]:
+    names = batch.schema.names
+    try:
+        columns = [column.to_pylist() for column in batch.columns]
+        yield from (list(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
+    except UnicodeDecodeError:  # the format promises UTF-8, but its writers do not check
+        for number in range(batch.num_rows):
+            try:
+                row = [column[number].as_py() for column in batch.columns]
+                yield list(zip(names, row, strict=True))
+            except UnicodeDecodeError as error:
+                yield ExampleError(f"is not UTF-8 ({error})", code="malformed_line")

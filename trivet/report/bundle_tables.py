@@ -1,0 +1,146 @@
+"""Facts, scores and figures of bundles, and the choice between two, for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from trivet.bundle.schema import BundleInfo, ScoreInfo, WindowInfo
+    from trivet.measures.choosing import SetChange
+    from trivet.measures.figures import Figure
+
+
+def render_info(
+    info: BundleInfo,
+    folder: str,
+    devices: Sequence[tuple[str, str]] = (),
+    revision: str | None = None,
+) -> RenderableType:
+    """Return facts and scores in sections, for a terminal of 80 columns."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    from trivet.report.terminal import visible
+
+    encoder, window, thresholds = info.encoder, info.window, info.thresholds
+    licences: dict[str, list[str]] = {}
+    for data in info.training.data:
+        licences.setdefault(data.licence, []).append(data.name)
+    sections: dict[str, list[tuple[str, str]]] = {
+        "Model": [
+            ("name", info.name),
+            ("folder", folder),
+            *([("revision", revision)] if revision else []),
+            ("encoder", f"{encoder.source} ({encoder.licence}), {encoder.layers} layers"),
+            ("heads", ", ".join(info.heads)),
+            ("faithfulness", info.faithfulness),
+            ("written by", f"trivet {info.package_version}, {info.training.date}"),
+        ],
+        "Windows": [
+            ("size", f"{' or '.join(map(str, window.sizes or (window.size,)))} tokens"),
+            ("stride overlap", f"{window.stride_overlap} tokens"),
+            ("evidence", _evidence(window)),
+        ],
+        "Thresholds": [
+            (name, f"{value:.3f}")
+            for name, value in (vars(thresholds) if thresholds else {}).items()
+            if value is not None
+        ],
+        "Graphs": [(graph.file, graph.precision) for graph in info.graphs],
+        "This machine": list(devices),
+        "Training data": [(name, ", ".join(sets)) for name, sets in licences.items()],
+    }
+    parts: list[RenderableType] = []
+    for title, rows in sections.items():
+        table = Table.grid(padding=(0, 2, 0, 0))
+        table.add_column(max_width=28)
+        for name, value in rows or [("none", "")]:
+            # As Text: a string would be read as markup.
+            table.add_row(Text(visible(name)), Text(visible(value)))
+        parts += [Text(title, style="bold"), Padding(table, (0, 0, 1, 2))]
+    return Group(*parts, *_scores(info.scores))
+
+
+def _evidence(window: WindowInfo) -> str:
+    """Return a description of the evidence windows."""
+    order = "; contexts sorted by shared words" if window.sort_contexts else ""
+    if not window.evidence_sentences:
+        return f"no evidence windows{order}"
+    plural = "s" if window.evidence_sentences > 1 else ""
+    shown = f"{window.evidence_sentences} context sentence{plural} for each response sentence"
+    return f"{shown}, in examples of several windows{order}"
+
+
+def _scores(scores: Sequence[ScoreInfo]) -> list[RenderableType]:
+    """Return a table with a block for each data set and split, and a column for each precision."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from trivet.report.terminal import number, visible
+
+    blocks: dict[tuple[str, str], dict[tuple[str, int], dict[str, str]]] = {}
+    for one in scores:
+        interval = "" if one.low is None else f" ({number(one.low)}-{number(one.high)})"
+        block = blocks.setdefault((one.data, one.split), {})
+        block.setdefault((one.measure, one.n), {})[one.precision] = number(one.value) + interval
+    if not blocks:
+        return []
+    precisions = list(dict.fromkeys(one.precision for one in scores))
+    table = Table("  measure", "rows", *precisions, box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for (data, split), block in blocks.items():
+        table.add_row(Text(visible(f"{data}, {split}"), style="bold"))
+        for (measure, rows), cells in block.items():
+            values = [Text(cells.get(name, "-"), no_wrap=True) for name in precisions]
+            table.add_row(Text(visible(f"  {measure}")), str(rows), *values)
+    return [Text("Scores, with 95 % intervals", style="bold"), table]
+
+
+def render_figures(figures: Iterable[Figure]) -> RenderableType:
+    """Return a table for each source, generator and length, with its notes below."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    from trivet.report.terminal import visible
+
+    parts: list[RenderableType] = []
+    for title, group in groupby(figures, key=lambda one: one.to_cells()[0]):
+        table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+        table.add_column("measure", overflow="fold")  # long names give way to the values
+        for name in ("value", "95 % interval", "n", "positives", "groups", "fail"):
+            table.add_column(name, justify="right", no_wrap=True)
+        notes = []
+        for one in group:
+            table.add_row(*one.to_cells()[1:-1])  # without source and note
+            if one.note:
+                notes.append(Text(visible(f"{one.measure}: {one.note}"), style="dim"))
+        parts += [Text(visible(title), style="bold"), table]
+        parts += [Padding(note, (0, 0, 0, 2)) for note in notes]
+    return Group(*parts)
+
+
+def render_choice(changes: Sequence[SetChange]) -> RenderableType:
+    """Return the table of two bundles on several sets, with the decision below it."""
+    from rich.console import Group
+    from rich.table import Table
+
+    from trivet.measures.choosing import is_kept
+
+    table = Table("set", "n", "hallucinated", "counting words", "against", "bundle", "change")
+    for one in changes:
+        values = (one.counting.value, one.first.value, one.second.value)
+        interval = one.change.interval()
+        change = "" if one.change.value is None else f"{one.change.value:+.3f}"
+        change += "" if interval is None else f" [{interval[0]:+.3f}, {interval[1]:+.3f}]"
+        texts = ("" if value is None else f"{value:.3f}" for value in values)
+        table.add_row(one.name, f"{one.n:,}", f"{one.positives:,}", *texts, change)
+    kept = "kept" if is_kept(changes) else "not kept"
+    rule = "the mean must rise, and no set fall by more than .01"
+    return Group(table, f"By the rule of choosing, the bundle is {kept}: {rule}.")
