@@ -1,7 +1,7 @@
 """The one loop over rows: several are worked on at once, and results come in their order.
 
-It is `trivet.evaluation.streams.prefetch` over threads. `trivet.batch.blocks` takes that for blocks of
-rows, since a backend has threads of its own.
+It is `trivet.evaluation.streams.prefetch` over threads. `trivet.batch.blocks` takes that for
+blocks of rows, since a backend has threads of its own.
 """
 
 from __future__ import annotations
