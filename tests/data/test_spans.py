@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from trivet.data.spans import mark_tokens
 from trivet.data.tokenization import IntArray, SegmentTokenizer
-from trivet.evaluation.postprocessing import unsupported_spans
+from trivet.evaluation.unsupported_spans import unsupported_spans
 from trivet.records import Span
 
 

@@ -18,8 +18,8 @@ from trivet.data.collating import collate
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows
 from trivet.errors import BackendError
-from trivet.evaluation.evidence import MOST_SOURCES, with_sources
 from trivet.evaluation.packing import add_pairs, no_pairs, take_windows
+from trivet.evaluation.postprocessing import MOST_SOURCES, with_sources
 from trivet.model.aggregate import Outputs, evidence_logits
 from trivet.model.architecture import EVIDENCE_STATES
 from trivet.records import RagExample, SentenceVerdict

@@ -27,10 +27,9 @@ from trivet.errors import BackendError
 from trivet.evaluation.answer_stream import AnswerStream, SentenceReader, StreamWindows
 from trivet.evaluation.correction import Correction, CorrectionMode, correct
 from trivet.evaluation.evaluation_job import EvaluationJob, InferenceJob, Reading, WorkerPool
-from trivet.evaluation.evidence import with_sources
 from trivet.evaluation.options import check_options, check_threshold
 from trivet.evaluation.packing import BatchLimits, WindowAccumulator
-from trivet.evaluation.postprocessing import to_evaluation, to_token_verdicts
+from trivet.evaluation.postprocessing import to_evaluation, to_token_verdicts, with_sources
 from trivet.evaluation.preprocessing import (
     MAX_CHARACTERS,
     MAX_WINDOWS,
@@ -368,10 +367,9 @@ class Evaluator:
             try:
                 answer = next(answers)
                 outcome = reading(each, answer.join(*self._joined_as), thresholds)
-                if self.bundle.revision and isinstance(outcome, Evaluation):
-                    outcome = replace(outcome, revision=self.bundle.revision)
-                marked = "[" in each.example.response or each.example.context_names
-                if (marked or info.evidence) and isinstance(outcome, Evaluation):
+                if isinstance(outcome, Evaluation):
+                    if self.bundle.revision:
+                        outcome = replace(outcome, revision=self.bundle.revision)
                     outcome = with_sources(outcome, each.tokens, answer.evidence, info.evidence)
                 outcomes.append(outcome)
             except BackendError as error:

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from trivet.bundle.schema import Thresholds
+from trivet.bundle.schema import EvidenceInfo, Thresholds
 from trivet.data.language import foreign_language
-from trivet.data.spans import mark_tokens, subtract_spans
+from trivet.data.lexical_overlap import pair_overlaps
+from trivet.data.spans import mark_tokens
 from trivet.data.tokenization import FloatArray, IntArray, TokenizedExample
 from trivet.errors import BackendError, WindowError
 from trivet.evaluation.packing import probabilities
 from trivet.evaluation.preprocessing import PreprocessedExample, Refusal
-from trivet.evaluation.value_marks import mark_values
+from trivet.evaluation.unsupported_spans import find_unsupported
 from trivet.model.aggregate import Outputs
 from trivet.records import (
     ContextName,
     ContextSentence,
     ContextVerdict,
     Evaluation,
+    EvidenceSpan,
     FailedEvaluation,
     RagExample,
     SentenceVerdict,
@@ -31,12 +32,12 @@ from trivet.records import (
     TokenVerdict,
     UnsupportedSpan,
 )
+from trivet.report.sources import check_citations
 
 T = TypeVar("T")
+Verdict = TypeVar("Verdict", bound=Evaluation)
 
-_JOINERS = "\u200c\u200d"  # between letters of one word, and between the parts of one emoji
-_SKIN_TONES = "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
-_CLOSING = frozenset(".,;:!?)")  # punctuation that closes words and therefore begins no span
+MOST_SOURCES = 5  # of one response sentence
 
 
 def to_evaluation(
@@ -60,11 +61,15 @@ def to_evaluation(
     """
     example, tokens, layout = preprocessed.example, preprocessed.tokens, preprocessed.layout
     has_response, has_context = len(tokens.response) > 0, len(tokens.context) > 0
+    threshold: float | None = None
+    if thresholds is not None:
+        threshold = thresholds.single if preprocessed.alone else thresholds.sentence
     sentences: tuple[SentenceVerdict, ...] = ()
     unsupported: tuple[UnsupportedSpan, ...] = ()
     if has_response and thresholds is not None:
         sentences = _sentences(preprocessed, outputs, thresholds)
-        unsupported = _unsupported(preprocessed, outputs, sentences, thresholds)
+        support = probabilities(outputs.support_probs, "support_probs")[0]
+        unsupported = find_unsupported(tokens, layout, support, sentences, thresholds.span)
     # An abstention that is unsupported counts like a sentence: no adherent response has one.
     denials = [
         s.support for s in sentences if s.abstains and not s.supported and s.support is not None
@@ -97,7 +102,7 @@ def to_evaluation(
         cut_question_tokens=layout.cut_question_tokens,
         response_chunks=layout.response_chunks,
         replaced_characters=tokens.replaced_characters,
-        threshold=_least_support(preprocessed, thresholds) if thresholds else None,
+        threshold=threshold,
         language=foreign_language(example.response, example.contexts),
         abstains="abstention" in layout.roles and "claim" not in layout.roles,
     )
@@ -114,10 +119,11 @@ def to_token_verdicts(
         BackendError: The bundle has no support head.
     """
     thresholds = with_support(thresholds, "tokens")
-    response, text = preprocessed.tokens.response, preprocessed.example.response
+    tokens, text = preprocessed.tokens, preprocessed.example.response
+    response = tokens.response
     support = probabilities(outputs.support_probs, "support_probs")[0, : len(response)]
     sentences = _sentences(preprocessed, outputs, thresholds)
-    spans = _unsupported(preprocessed, outputs, sentences, thresholds)
+    spans = find_unsupported(tokens, preprocessed.layout, support, sentences, thresholds.span)
     marked = mark_tokens(response.offsets, [Span(span.start, span.end) for span in spans])
     return tuple(
         TokenVerdict(start, end, text[start:end], value, not unsupported)
@@ -151,30 +157,6 @@ def to_result(outcome: Evaluation | Refusal, id_: str | None) -> Evaluation | Fa
     return FailedEvaluation.of(outcome, id_)
 
 
-def lettucedetect_spans(
-    verdict: Evaluation, probability: str = "confidence", least: float = 0.0
-) -> list[dict[str, Any]]:
-    """Return the unsupported spans of a verdict in the format of LettuceDetect.
-
-    Args:
-        verdict: The verdict.
-        probability: Key of the probability of being unsupported: ``confidence`` in their call,
-            ``hallucination_score`` over HTTP.
-        least: Minimum of this probability.
-
-    Returns:
-        For each span ``start``, ``end`` (characters of the answer), ``text``, its probability, and
-        ``category`` and ``subcategory`` where they are known.
-    """
-    spans = []
-    for span in (each for each in verdict.unsupported if each.probability >= least):
-        kinds = {"category": span.category, "subcategory": span.subcategory}
-        place = {"start": span.start, "end": span.end, probability: span.probability}
-        known = {name: kind for name, kind in kinds.items() if kind is not None}
-        spans.append({**place, "text": span.text, **known})
-    return spans
-
-
 def _sentences(
     preprocessed: PreprocessedExample, outputs: Outputs, thresholds: Thresholds
 ) -> tuple[SentenceVerdict, ...]:
@@ -189,7 +171,7 @@ def _sentences(
     response, tokens = preprocessed.example.response, preprocessed.tokens
     support = probabilities(outputs.sentence_support, "sentence_support")[0]
     whole = float(probabilities(outputs.faithfulness, "faithfulness")[0])
-    least = _least_support(preprocessed, thresholds)
+    least = thresholds.single if preprocessed.alone else thresholds.sentence
     verdicts = []
     for number in np.flatnonzero(np.bincount(tokens.response_sentence)):
         span, role = tokens.response_sentence_spans[number], preprocessed.layout.roles[number]
@@ -208,62 +190,11 @@ def _sentences(
     return tuple(verdicts)
 
 
-def _least_support(preprocessed: PreprocessedExample, thresholds: Thresholds) -> float:
-    """Return the threshold that the support of a sentence is compared with."""
-    return thresholds.single if preprocessed.alone else thresholds.sentence
-
-
 def _most_relevant(tokens: TokenizedExample, outputs: Outputs) -> float:
     """Return the relevance of the most relevant context sentence; 0 without one or its head."""
     counts = np.bincount(tokens.context_sentence)
     found = _sentence_means(outputs.relevance_probs, "relevance_probs", tokens, counts)
     return 0.0 if found is None else float(found.max(initial=0.0))
-
-
-def _unsupported(
-    preprocessed: PreprocessedExample,
-    outputs: Outputs,
-    sentences: Sequence[SentenceVerdict],
-    thresholds: Thresholds,
-) -> tuple[UnsupportedSpan, ...]:
-    """Return the spans of each unsupported sentence.
-
-    These are the values that its sources do not have and its weakest words, or all of it.
-    """
-    tokens, layout = preprocessed.tokens, preprocessed.layout
-    support = probabilities(outputs.support_probs, "support_probs")[0]
-    found: list[UnsupportedSpan] = []
-    numbers = np.flatnonzero(np.bincount(tokens.response_sentence))
-    for number, sentence in zip(numbers.tolist(), sentences, strict=True):
-        if sentence.supported is not False or sentence.support is None:
-            continue
-        text, probability = sentence.text, 1 - sentence.support
-        values = mark_values(tokens, layout, number, probability)
-        inside = np.flatnonzero(tokens.response_sentence == number)
-        # Some tokens begin at the space before their word, which is before the sentence.
-        offsets = np.clip(tokens.response.offsets[inside] - sentence.start, 0, len(text))
-        weak = unsupported_spans(text, offsets, support[inside], thresholds.span)
-        if not weak and not values:
-            weak = (UnsupportedSpan(0, len(text), text, probability),)
-        moved = (
-            replace(span, start=sentence.start + span.start, end=sentence.start + span.end)
-            for span in weak
-        )
-        beside = _beside(moved, values, preprocessed.example.response) if values else moved
-        found += sorted([*values, *beside], key=lambda span: span.start)
-    return tuple(found)
-
-
-def _beside(
-    spans: Iterable[UnsupportedSpan], values: Sequence[UnsupportedSpan], response: str
-) -> Iterator[UnsupportedSpan]:
-    """Yield the parts of spans that no value covers; punctuation and single characters are none."""
-    covered = [Span(value.start, value.end) for value in values]
-    for span in spans:
-        for part in subtract_spans(response, [Span(span.start, span.end)], covered):
-            text = response[part.start : part.end]
-            if sum(map(str.isalnum, text)) >= 2:
-                yield replace(span, start=part.start, end=part.end, text=text)
 
 
 def _contexts(
@@ -317,70 +248,34 @@ def _sentence_means(
     return np.clip(sums / np.maximum(counts, 1), 0.0, 1.0)
 
 
-def unsupported_spans(
-    text: str, offsets: IntArray, support_probs: npt.NDArray[np.floating], threshold: float
-) -> tuple[UnsupportedSpan, ...]:
-    """Turn the support probabilities [R] of tokens at ``offsets`` [R, 2] into unsupported spans.
+def with_sources(
+    verdict: Verdict, tokens: TokenizedExample, logits: FloatArray | None, info: EvidenceInfo | None
+) -> Verdict:
+    """Return a verdict with the sources of its sentences, best first, and its citation marks.
 
-    Runs of tokens below the threshold are merged and extended to whole words. Spans that contain
-    only punctuation or a single character are dropped.
+    A supported sentence has a source, so its best one counts even below the threshold.
+
+    Args:
+        verdict: A verdict without them.
+        tokens: Its example.
+        logits: Logit of each pair of sentences; None without an evidence head. *Shape:* [S, X].
+        info: Map of the logits to sources; None without an evidence head.
     """
-    below = np.concatenate([[False], support_probs < threshold, [False]])
-    edges = np.flatnonzero(below[1:] != below[:-1])
-    words: list[tuple[int, int]] = []
-    for first, last in zip(edges[::2], edges[1::2], strict=True):
-        start, end = int(offsets[first, 0]), int(offsets[last - 1, 1])
-        reached = words[-1][1] if words else 0
-        if words and end <= reached:
-            continue
-        # Stop at the previous span: searching one long word again and again takes quadratic time.
-        start, end = _whole_words(text, start, end, reached)
-        if words and start <= words[-1][1]:
-            before = words.pop()
-            start, end = before[0], max(before[1], end)
-        words.append((start, end))
-    spans = []
-    # The tokens of a span are consecutive, so its mean is a difference of cumulative sums.
-    total = np.concatenate([[0.0], np.cumsum(1.0 - support_probs.astype(np.float64))])
-    for start, end in words:
-        if sum(map(str.isalnum, text[start:end])) < 2:
-            continue
-        first = int(np.searchsorted(offsets[:, 1], start, side="right"))
-        last = int(np.searchsorted(offsets[:, 0], end, side="left"))
-        mean = (total[last] - total[first]) / max(1, last - first)
-        probability = float(np.clip(mean, 0.0, 1.0))
-        spans.append(UnsupportedSpan(start, end, text[start:end], probability))
-    return tuple(spans)
-
-
-def _whole_words(text: str, start: int, end: int, reached: int) -> tuple[int, int]:
-    """Extend a range of characters to whole words, to the left no further than ``reached``."""
-    while start < end and (text[start].isspace() or text[start] in _CLOSING):
-        start += 1
-    while end > start and text[end - 1].isspace():
-        end -= 1
-    if start == end:
-        return start, end
-    while start > reached and _joined(text[start - 1], text[start]):
-        start -= 1
-    while end < len(text) and _joined(text[end - 1], text[end]):
-        end += 1
-    return start, end
-
-
-def _joined(left: str, right: str) -> bool:
-    """Tell whether two neighbouring characters belong to one word."""
-    if _is_mark(right) or right in _JOINERS or left in _JOINERS:
-        return True  # an accent or a joined emoji stays with its base character
-    return _in_word(left) and _in_word(right)
-
-
-def _in_word(character: str) -> bool:
-    # Scripts written without spaces (wide characters) have no word boundaries to extend to.
-    in_word = character.isalnum() or _is_mark(character)
-    return in_word and unicodedata.east_asian_width(character) not in ("W", "F")
-
-
-def _is_mark(character: str) -> bool:
-    # ``combining`` misses the vowel signs of Indic scripts and variation selectors.
-    return unicodedata.category(character).startswith("M") or character in _SKIN_TONES
+    if logits is not None and info is not None and verdict.sentences:
+        spans, sentences = tokens.context_sentence_spans, []
+        pairs = zip(verdict.sentences, logits, pair_overlaps(tokens), strict=True)
+        for sentence, own, overlap in pairs:
+            z = info.scale * own + info.shift + info.lexical_overlap * overlap
+            probs = 1 / (1 + np.exp(-z))
+            best = np.argsort(-probs, kind="stable")[:MOST_SOURCES].tolist()
+            sources = tuple(
+                EvidenceSpan(spans[x].context, spans[x].start, spans[x].end, float(probs[x]))
+                for x in best
+                if probs[x] >= info.threshold
+                or (sentence.supported is True and x == best[0] and probs[x] > 0)
+            )
+            sentences.append(replace(sentence, evidence=sources))
+        verdict = replace(verdict, sentences=tuple(sentences))
+    if "[" in tokens.example.response or tokens.example.context_names:
+        verdict = replace(verdict, citations=check_citations(verdict))
+    return verdict

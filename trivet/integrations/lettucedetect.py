@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from trivet.evaluation.postprocessing import lettucedetect_spans
 from trivet.integrations.judge import Judge, default_judge, example
+from trivet.verdict_json import lettucedetect_spans
 
 
 class HallucinationDetector:

@@ -7,7 +7,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from trivet.errors import ExampleError
-from trivet.evaluation.postprocessing import lettucedetect_spans
 from trivet.records import FailedEvaluation, RagExample
 from trivet.serve.http.errors import failure_error
 from trivet.serve.http.health import constant_route
@@ -25,6 +24,7 @@ from trivet.serve.http.request_models import (
 )
 from trivet.serve.http.request_service import RequestService
 from trivet.serve.http.response_models import InfoAnswer, relevance_fields, result_fields
+from trivet.verdict_json import lettucedetect_spans
 
 
 def v1_routes(service: RequestService, info: InfoAnswer) -> list[Route]:
