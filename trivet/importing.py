@@ -18,7 +18,7 @@ from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokeni
 
 import trivet
 from trivet.bundle.bundle import check_folder, write_bundle
-from trivet.bundle.hub import HUB_NAME
+from trivet.bundle.checkpoint import find_checkpoint, load_checkpoint
 from trivet.bundle.schema import (
     LABELS,
     BundleInfo,
@@ -104,7 +104,7 @@ def import_lettucedetect(
         WindowError: ``size`` is more than the encoder has, or leaves no room for context.
     """
     check_folder(out)
-    source, revision = _source(name)
+    source, revision = find_checkpoint(name)
     _refuse_pickle(name, source)
     config = _classifier_config(name, source, revision)
     order = _order(name, config.id2label)
@@ -149,12 +149,6 @@ def import_lettucedetect(
     return info
 
 
-def _source(name: str) -> tuple[str, str | None]:
-    """Return the folder or the repository of a name, and its revision."""
-    found = None if Path(name).exists() else HUB_NAME.fullmatch(name)
-    return (found[1], found[2]) if found else (name, None)
-
-
 def _refuse_pickle(name: str, source: str) -> None:
     """Refuse a folder whose weights are a pickle, which could run code."""
     folder = Path(source)
@@ -196,23 +190,9 @@ def _order(name: str, labels: Mapping[int, str]) -> list[int]:
 
 def _classifier(name: str, source: str, revision: str | None) -> Any:
     try:
-        classifier, loading = AutoModelForTokenClassification.from_pretrained(
-            source,
-            revision=revision,
-            trust_remote_code=False,
-            use_safetensors=True,
-            output_loading_info=True,
-            dtype=torch.float32,
-        )
+        return load_checkpoint(AutoModelForTokenClassification, source, revision, whole=True)
     except (ImportError, OSError, RuntimeError, ValueError) as error:
         raise _unreadable(name, error) from error
-    # The library fills missing tensors with random numbers.
-    if wrong := sorted([*loading["missing_keys"], *loading["unexpected_keys"]]):
-        raise BundleError(
-            f"{name}: {len(wrong)} tensors are missing or left over, first {wrong[0]}; the file is "
-            "incomplete, or belongs to another architecture"
-        )
-    return classifier
 
 
 def _unreadable(name: str, error: Exception) -> BundleError:

@@ -103,5 +103,5 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
     safetensors.torch.save_file(state, tmp_path / "model.safetensors")
     roberta_config().save_pretrained(tmp_path)
     roberta_tokenizer().save_pretrained(tmp_path)
-    with pytest.raises(ConfigError, match="is no RobertaForSequenceClassification"):
+    with pytest.raises(ConfigError, match="or no RobertaForSequenceClassification"):
         make_peer("factcg", str(tmp_path), PeerSetup())

@@ -61,7 +61,7 @@ def test_no_response_is_refused(hhem_checkpoint: Path) -> None:
 def test_other_weights_are_refused(hhem_checkpoint: Path, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes((hhem_checkpoint / "config.json").read_bytes())
     safetensors.torch.save_file({"bert.weight": torch.ones(1)}, tmp_path / "model.safetensors")
-    with pytest.raises(ConfigError, match="is no T5ForTokenClassification"):
+    with pytest.raises(ConfigError, match="or no T5ForTokenClassification"):
         Hhem(str(tmp_path))
 
 
