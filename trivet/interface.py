@@ -1,10 +1,11 @@
-"""What ``Evaluator``, ``Client`` and ``AsyncClient`` share: options, results of many, events."""
+"""What ``Evaluator``, ``Client`` and ``AsyncClient`` share: options, texts, results, events."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import inspect
+import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, get_type_hints
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 Result: TypeAlias = Evaluation | FailedEvaluation
 _FLATTENED = ("error", "metadata", "texts")
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class Options(TypedDict, total=False):
@@ -48,6 +50,29 @@ def checked(options: Options) -> Options:
     if unknown := options.keys() - _DEFAULTS.keys():
         raise TypeError(f"no option {', '.join(sorted(unknown))}; use {', '.join(_DEFAULTS)}")
     return options
+
+
+def check_threshold(threshold: float | None) -> None:
+    """Refuse a sentence threshold outside [0, 1].
+
+    Raises:
+        TypeError: It is no number.
+        ValueError: The message has the value, and of a percentage the share to write.
+    """
+    if threshold is None:
+        return
+    if isinstance(threshold, bool | str) or not hasattr(threshold, "__float__"):
+        raise TypeError(f"threshold must be a number in [0, 1], not {threshold!r}")
+    if not 0 <= threshold <= 1:
+        share = f"; write {threshold / 100:.2f} for {threshold:g} %" * (1 < threshold <= 100)
+        raise ValueError(f"threshold must be in [0, 1], got {threshold:g}{share}")
+
+
+def replace_surrogates(text: str) -> tuple[str, int]:
+    """Replace each lone surrogate, which no encoding can hold, by U+FFFD; return text and count."""
+    if text.isascii():  # a fast check
+        return text, 0
+    return _SURROGATES.subn("\ufffd", text)
 
 
 class Results(Iterator[Result]):

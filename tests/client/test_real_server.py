@@ -16,9 +16,8 @@ import trivet
 from tests.client.conftest import EXAMPLES, call
 from trivet.errors import ExampleError, ServerError
 from trivet.records import Evaluation, RagExample
-from trivet.serve.http.granian_server import bind
 from trivet.serve.http.keys import KeyRing
-from trivet.serve.http.running_server import RunningServer
+from trivet.serve.http.running_server import RunningServer, bind
 from trivet.serve.http.settings import ServerSettings
 
 TLS = Path(__file__).parents[1] / "serve" / "http" / "tls"

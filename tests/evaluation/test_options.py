@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import trivet
+from trivet.backends.loading import check_options
 from trivet.errors import BackendError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.evaluation.options import check_options, check_threshold
+from trivet.interface import check_threshold
 
 REFUSED: list[tuple[str, Any, type[Exception], str]] = [
     ("bundle", 3, TypeError, "bundle must be a folder or a name, not 3"),

@@ -17,9 +17,9 @@ from pydantic import BaseModel, ConfigDict
 from trivet.annotation.asking import OTHER_TEMPERATURE, Prompt, ask_checked, read_object
 from trivet.annotation.jobs import MOST_TOKENS, Made, Row
 from trivet.errors import DataError
+from trivet.interface import replace_surrogates
 from trivet.llm.chat import ChatRequest
 from trivet.llm.client import ChatClient
-from trivet.surrogates import replace_surrogates
 
 logger = logging.getLogger(__name__)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import logging
+import numbers
+import os
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import onnxruntime
 
@@ -17,7 +20,7 @@ from trivet.backends.backend import (
     choose_graph,
     cores,
 )
-from trivet.backends.device import find_gpu
+from trivet.backends.device import find_gpu, is_device
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.backends.profiles import MOST_WINDOWS, POSITIONS, STEP, make_profiles
 from trivet.backends.tensorrt import TensorRTBackend
@@ -100,6 +103,56 @@ def load_onnx(
 
 
 BackendName = Literal["onnx", "openvino", "tensorrt", "torch"]
+
+
+def check_options(
+    bundle: object, precision: object, backend: object, device: object, **counts: int | None
+) -> None:
+    """Refuse an argument of ``Evaluator`` that names nothing; ``None`` is always a choice.
+
+    Args:
+        bundle: Folder or name.
+        precision: Precision of the graph.
+        backend: Name of a backend, or a loaded one.
+        device: Device.
+        counts: Whole numbers from 1 on.
+
+    Raises:
+        BackendError: There is no such backend, precision or device; the message has their names.
+        TypeError: An argument is of another kind, such as a number that is not whole.
+        ValueError: A number is below 1.
+    """
+    if bundle is not None and not isinstance(bundle, str | os.PathLike):
+        raise TypeError(f"bundle must be a folder or a name, not {bundle!r}")
+    if isinstance(backend, str):
+        _check_name("backend", backend, get_args(BackendName))
+    elif backend is not None and not hasattr(backend, "run"):
+        raise TypeError(
+            f"backend must be a name ({', '.join(get_args(BackendName))}) or a loaded backend, "
+            f"not {type(backend).__name__}"
+        )
+    if precision is not None:
+        _check_name("precision", precision, get_args(Precision))
+    if device is not None and not is_device(device):
+        raise BackendError(f"no device {device}; use cpu, cuda or cuda:N")
+    for name, count in counts.items():
+        if count is None:
+            continue
+        if isinstance(count, bool) or not isinstance(count, numbers.Integral):
+            raise TypeError(f"{name} must be a whole number, not {count!r}")
+        if count < 1:
+            raise ValueError(f"{name} ({count}) must be at least 1")
+
+
+def _check_name(option: str, given: object, names: tuple[str, ...]) -> None:
+    if given in names:
+        return
+    low = str(given).lower()
+    near = difflib.get_close_matches(low, names, 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    if low == "gpu" or is_device(low):
+        hint = f"; a device is another option: device={'cuda' if low == 'gpu' else low!r}"
+    raise BackendError(f"no {option} {given!r}; use {', '.join(names)}{hint}")
 
 
 def load_tokenizer(bundle: Bundle) -> SegmentTokenizer:

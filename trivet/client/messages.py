@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import httpx2
 
 from trivet.errors import BackendError, DataError, ExampleError, ServerError, WindowError
-from trivet.interface import Result, SentenceEvent
+from trivet.interface import Result, SentenceEvent, replace_surrogates
 from trivet.records import (
     ContextName,
     ContextVerdict,
@@ -22,7 +22,6 @@ from trivet.records import (
     RagExample,
     to_json_text,
 )
-from trivet.surrogates import replace_surrogates
 from trivet.verdict_json import SCORES, read_evaluation, read_event
 
 MOST_EXAMPLES = 64

@@ -20,7 +20,7 @@ def serve(
     """Serve over HTTP until SIGTERM; GET /docs lists the routes."""
     with needs_extra("serve"):
         from trivet.serve.http.process import run_server
-    from trivet.serve.http.request_log import set_up_logging
+    from trivet.serve.http.request_middleware import set_up_logging
 
     telemetry = None
     if otel:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from trivet.surrogates import replace_surrogates
+from trivet.interface import replace_surrogates
 
 # Words that stand in most English sentences, and are rare in other languages.
 _FREQUENT = re.compile(

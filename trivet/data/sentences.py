@@ -12,8 +12,8 @@ import logging
 import re
 from itertools import pairwise
 
+from trivet.interface import replace_surrogates
 from trivet.records import Span
-from trivet.surrogates import replace_surrogates
 
 LANGUAGE = "en"
 """Language of the known abbreviations; full stops of other scripts end sentences as well."""

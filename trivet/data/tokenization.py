@@ -21,8 +21,8 @@ from trivet.data.sentences import split_sentences
 from trivet.data.structured_text import StructuredText, read_structure
 from trivet.data.written_forms import unifies_forms, unify_forms
 from trivet.errors import BundleError, ExampleError
+from trivet.interface import replace_surrogates
 from trivet.records import ContextSpan, RagExample, Span
-from trivet.surrogates import replace_surrogates
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]

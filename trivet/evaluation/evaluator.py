@@ -17,7 +17,7 @@ from trivet.backends.backend import (
     ShapedBackend,
     workers_of,
 )
-from trivet.backends.loading import BackendName, load_backend, load_tokenizer
+from trivet.backends.loading import BackendName, check_options, load_backend, load_tokenizer
 from trivet.bundle.bundle import Bundle, read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.data.logs.context_values import named_example
@@ -27,7 +27,6 @@ from trivet.errors import BackendError
 from trivet.evaluation.answer_stream import AnswerStream, SentenceReader, StreamWindows
 from trivet.evaluation.correction import Correction, CorrectionMode, correct
 from trivet.evaluation.evaluation_job import EvaluationJob, InferenceJob, Reading, WorkerPool
-from trivet.evaluation.options import check_options, check_threshold
 from trivet.evaluation.packing import BatchLimits, WindowAccumulator
 from trivet.evaluation.postprocessing import to_evaluation, to_token_verdicts, with_sources
 from trivet.evaluation.preprocessing import (
@@ -38,7 +37,7 @@ from trivet.evaluation.preprocessing import (
     Refusal,
 )
 from trivet.evaluation.streams import blocks, evaluate_async, prefetch
-from trivet.interface import Options, Result, Results, checked, takes_options
+from trivet.interface import Options, Result, Results, check_threshold, checked, takes_options
 from trivet.records import Evaluation, FailedEvaluation, RagExample, TokenVerdict
 
 T = TypeVar("T")
@@ -367,9 +366,9 @@ class Evaluator:
             try:
                 answer = next(answers)
                 outcome = reading(each, answer.join(*self._joined_as), thresholds)
+                if self.bundle.revision and isinstance(outcome, Evaluation):
+                    outcome = replace(outcome, revision=self.bundle.revision)
                 if isinstance(outcome, Evaluation):
-                    if self.bundle.revision:
-                        outcome = replace(outcome, revision=self.bundle.revision)
                     outcome = with_sources(outcome, each.tokens, answer.evidence, info.evidence)
                 outcomes.append(outcome)
             except BackendError as error:

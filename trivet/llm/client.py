@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import urlsplit
 
 from trivet.errors import ConfigError
+from trivet.interface import replace_surrogates
 from trivet.llm.budget import Budget, Price, Usage
 from trivet.llm.cache import AnswerCache
 from trivet.llm.chat import ChatAnswer, ChatRequest, LlmError, TokenLogprob
-from trivet.surrogates import replace_surrogates
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 
+from trivet.interface import replace_surrogates
 from trivet.peers.llm_peer import (
     Conversation,
     Judge,
@@ -15,7 +16,6 @@ from trivet.peers.llm_peer import (
     unparsable,
 )
 from trivet.peers.peer import Peer, PeerScore, PeerSetup
-from trivet.surrogates import replace_surrogates
 
 POLLS = 5
 """Answers that ChainPoll takes the mean of."""

@@ -11,10 +11,10 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from trivet.serve.http.granian_server import GranianServer, bind
 from trivet.serve.http.health import Health
 from trivet.serve.http.metrics import Metrics
 from trivet.serve.http.request_middleware import RequestMiddleware
+from trivet.serve.http.running_server import GranianServer, bind
 from trivet.serve.http.settings import ServerSettings
 
 # Longest time of a test; nothing here takes long.

@@ -55,7 +55,7 @@ def test_wrong_settings_are_refused_in_one_line(
 
 def test_a_missing_extra_is_named(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("trivet.serve.http.")]:
-        if name.endswith((".process", ".running_server", ".granian_server")):
+        if name.endswith((".process", ".running_server")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "granian.constants", None)
     code, message = call("--port", "0")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.serve.http.conftest import EXAMPLE, Asked, EvenBackend, Serve, refusal
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import SpanCategory
-from trivet.serve.http.gateway_route import passages
+from trivet.serve.http.evaluation_routes import passages
 from trivet.serve.http.settings import ServerSettings
 
 LABELS = {"hallucinated", *get_args(SpanCategory)}

@@ -23,9 +23,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from tests.serve.http.conftest import Asked, EvenBackend, refusal
 from trivet.evaluation.evaluator import Evaluator
-from trivet.serve.http.granian_server import bind
 from trivet.serve.http.openapi import openapi
-from trivet.serve.http.running_server import RunningServer
+from trivet.serve.http.running_server import RunningServer, bind
 from trivet.serve.http.settings import ServerSettings
 from trivet.serve.http.telemetry import Telemetry
 from trivet.serve.scheduling.batched_request import Overloaded

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from trivet.serve.http.request_log import log_request, set_up_logging
+from trivet.serve.http.request_middleware import log_request, set_up_logging
 
 SECRET = "the patient's name"
 
@@ -19,7 +19,7 @@ SECRET = "the patient's name"
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
     """Return where the lines go; loggers are as they were afterwards."""
-    names = ("", "trivet", "trivet.serve.http.request_log")
+    names = ("", "trivet", "trivet.serve.http.request_middleware")
     loggers = [logging.getLogger(name) for name in names]
     before = [(logger.level, list(logger.handlers)) for logger in loggers]
     for handler in list(loggers[0].handlers):
@@ -45,7 +45,7 @@ def test_a_request_has_one_line_with_these_keys_and_no_others(stream: io.StringI
     first, second = lines(stream)
     moment = datetime.fromisoformat(first.pop("time"))
     assert moment.utcoffset() is not None
-    head = {"level": "INFO", "logger": "trivet.serve.http.request_log", "message": "request"}
+    head = {"level": "INFO", "logger": "trivet.serve.http.request_middleware", "message": "request"}
     request = {"request_id": "abc", "method": "POST", "route": "/v1/evaluate", "status": 200}
     assert first == {**head, **request, "ms": 12.3, "windows": 7}
     assert (second["level"], second["status"], "windows" in second) == ("WARNING", 500, False)

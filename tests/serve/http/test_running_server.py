@@ -22,8 +22,7 @@ from trivet.data.windows import Windows
 from trivet.errors import BackendError, ConfigError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs
-from trivet.serve.http.granian_server import bind, most_connections
-from trivet.serve.http.running_server import RunningServer, warm_up_examples
+from trivet.serve.http.running_server import RunningServer, bind, most_connections, warm_up_examples
 from trivet.serve.http.settings import ServerSettings
 
 TLS = Path(__file__).parent / "tls"
@@ -69,7 +68,7 @@ async def test_it_is_ready_after_windows_of_all_lengths(
     backend: EvenBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    caplog.set_level(logging.INFO, "trivet.serve.http.request_log")
+    caplog.set_level(logging.INFO, "trivet.serve.http.request_middleware")
     backend.gate.clear()
     async with serving(backend, warm=False) as (server, client):
         ready = await client.get("/health/ready")

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from trivet.errors import ConfigError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.serve.http.granian_server import bind
 from trivet.serve.http.keys import KeyRing
-from trivet.serve.http.running_server import RunningServer
+from trivet.serve.http.running_server import RunningServer, bind
 from trivet.serve.http.settings import ServerSettings
 
 if TYPE_CHECKING:

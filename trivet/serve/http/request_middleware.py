@@ -1,16 +1,23 @@
 """Everything around a route: request id, API key, limits of the body, error responses, logs.
 
 granian limits headers and connections; other kinds of slow connections are left to a reverse proxy.
+A log line never has a request's text or key, and an exception is logged by its type and place
+alone: its message may quote a request.
 """
 
 from __future__ import annotations
 
 import asyncio
+import datetime
+import json
 import logging
 import re
+import sys
 import time
+import traceback
 import uuid
 from collections.abc import Sequence
+from typing import Any, TextIO
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
@@ -20,13 +27,13 @@ from trivet.serve.http.errors import RequestError, error_response, request_error
 from trivet.serve.http.health import PROBES, PUBLIC, Health
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.metrics import Metrics
-from trivet.serve.http.request_log import log_request
-from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.settings import LogFormat, ServerSettings
 
 logger = logging.getLogger(__name__)
 
 _VALID_ID = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _NO_ROUTE = "(none)"
+_FIELDS = "trivet_fields"  # attribute of a log record: further keys of its line
 
 
 class RequestMiddleware:
@@ -167,3 +174,69 @@ def framing_fault(version: str, headers: Sequence[tuple[bytes, bytes]]) -> str:
     if b"upgrade" in values and (codings or values.get(b"content-length", [b"0"]) != [b"0"]):
         return "a body cannot come with an Upgrade header; send HTTP/1.1 without it"
     return ""
+
+
+def set_up_logging(
+    log_format: LogFormat, *, access_log: bool = True, stream: TextIO | None = None
+) -> None:
+    """Send the lines of all loggers to one stream; stderr if none is given."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.getLogger("trivet").setLevel(logging.INFO)
+    logger.setLevel(logging.INFO if access_log else logging.WARNING)
+
+
+def log_request(
+    request_id: str,
+    method: str,
+    route: str,
+    status: int,
+    milliseconds: float,
+    windows: int | None = None,
+) -> None:
+    """Log a request, as a warning where the server failed; ``route`` is not the client's path."""
+    fields: dict[str, Any] = {"request_id": request_id, "method": method, "route": route}
+    fields |= {"status": status, "ms": round(milliseconds, 1)}
+    if windows is not None:
+        fields["windows"] = windows
+    level = logging.WARNING if status >= 500 else logging.INFO
+    logger.log(level, "request", extra={_FIELDS: fields})
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object per line: time, level, logger, message, and further keys."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record's line."""
+        moment = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
+        line: dict[str, Any] = {
+            "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage().strip(),
+        }
+        line |= getattr(record, _FIELDS, {})
+        if record.exc_info and record.exc_info[1] is not None:
+            line["exception"], line["at"] = _name_and_places(record.exc_info[1])
+        return json.dumps(line, ensure_ascii=True, default=str)
+
+
+class TextLines(logging.Formatter):
+    """``LEVEL message key=value``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record's line."""
+        fields = getattr(record, _FIELDS, {})
+        parts = [record.levelname, record.getMessage().strip().replace("\n", "\\n")]
+        parts += [f"{key}={value}" for key, value in fields.items()]
+        if record.exc_info and record.exc_info[1] is not None:
+            name, places = _name_and_places(record.exc_info[1])
+            parts.append(f"{name} at {' < '.join(reversed(places))}")
+        return " ".join(parts)
+
+
+def _name_and_places(error: BaseException) -> tuple[str, list[str]]:
+    """Return an exception's type, and its places from the outermost to the innermost."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return type(error).__name__, [f"{f.filename}:{f.lineno} {f.name}" for f in frames]
