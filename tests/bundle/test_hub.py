@@ -74,19 +74,6 @@ def test_a_folder_wins_over_the_hub(
     assert locate("mill/judge") == (Path("mill/judge"), None, False)
 
 
-def test_base_is_the_bundle_of_a_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_bundle: Path
-) -> None:
-    with pytest.raises(BundleError, match="base: the package trivet_base is not installed"):
-        locate("base")
-    package = tmp_path / "trivet_base"
-    shutil.copytree(tiny_bundle, package / "bundle")
-    (package / "__init__.py").touch()
-    monkeypatch.syspath_prepend(tmp_path)
-    assert read_bundle("base").folder == package / "bundle"
-    assert locate("base").read_only and locate(package / "bundle").read_only
-
-
 def damage(snapshot: Path) -> None:
     (snapshot / "bundle.json").resolve().write_bytes(b"{}")
 

@@ -1,4 +1,4 @@
-"""Bundles by name: a folder, a bundle of an installed package, or a repository of the hub.
+"""Bundles by name: a folder, the bundle of this package, or a repository of the hub.
 
 The hub is that of Hugging Face, through its library and its cache. A bundle from there holds plain
 data, safetensors and ONNX only, and every file is checked against its manifest.
@@ -6,7 +6,6 @@ data, safetensors and ONNX only, and every file is checked against its manifest.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 from pathlib import Path
@@ -17,7 +16,6 @@ from trivet.bundle.manifest import MANIFEST_NAME, Manifest, check_name, read_man
 from trivet.errors import BundleError, install_line
 
 EMBEDDED_BUNDLE = Path(__file__).parent.parent / "bundles" / "embedded"
-BASE_PACKAGE = "trivet_base"
 
 HUB_NAME = re.compile(
     r"(?!.*\.\.)([A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(?:@([\w./-]+))?", re.ASCII
@@ -37,24 +35,16 @@ def locate(name: str | os.PathLike[str]) -> Located:
     """Return the folder of a bundle, downloading it if necessary.
 
     Args:
-        name: A folder; ``embedded``, the bundle of this package; ``base``, that of the package
-            ``trivet_base``; or a repository of the hub, ``org/name`` or ``org/name@revision``.
+        name: A folder; ``embedded``, the bundle of this package; or a repository of the hub,
+            ``org/name`` or ``org/name@revision``.
 
     Raises:
-        BundleError: The package or the repository cannot be found, or it holds no bundle.
+        BundleError: The repository cannot be found, or it holds no bundle.
     """
     folder, text = Path(name), os.fspath(name)
-    if text == EMBEDDED_BUNDLE.name or _is_same(folder, EMBEDDED_BUNDLE):
+    same = folder.exists() and folder.resolve() == EMBEDDED_BUNDLE.resolve()
+    if text == EMBEDDED_BUNDLE.name or same:
         return Located(EMBEDDED_BUNDLE, None, True)
-    base = _base_folder()
-    if text == "base" and not folder.exists():
-        if base is None:
-            raise BundleError(
-                f"base: the package {BASE_PACKAGE} is not installed; it holds the bundle `base`"
-            )
-        return Located(base, None, True)
-    if base is not None and _is_same(folder, base):
-        return Located(base, None, True)
     if not folder.exists() and (found := HUB_NAME.fullmatch(text)):
         folder = _download(text, found[1], found[2])
     if folder.parent.name == "snapshots" and folder.parent.parent.name.startswith("models--"):
@@ -114,18 +104,6 @@ def explain_hub_error(name: str, error: Exception) -> BundleError:
             return BundleError(f"{name}: {reason}")
     said = str(error).strip().splitlines() or [type(error).__name__]
     return BundleError(f"{name}: the hub cannot be used: {said[0]}")
-
-
-def _is_same(folder: Path, other: Path) -> bool:
-    return folder.exists() and folder.resolve() == other.resolve()
-
-
-def _base_folder() -> Path | None:
-    """Return the bundle's folder in the package that holds `base`; None without the package."""
-    found = importlib.util.find_spec(BASE_PACKAGE)
-    if found is None or not found.submodule_search_locations:
-        return None
-    return Path(found.submodule_search_locations[0]) / "bundle"
 
 
 def _download(name: str, repository: str, revision: str | None) -> Path:

@@ -27,7 +27,7 @@ from trivet.data.value_words import (
     Unit,
     unit_of,
 )
-from trivet.data.written_forms import blank_markup
+from trivet.data.written_forms import ANY_MARK, blank_markup
 from trivet.records import Span
 
 ValueKind = Literal["number", "time", "quantity", "name"]
@@ -146,7 +146,8 @@ def find_values(text: str) -> list[Value]:
 
     A date is no number, and neither is a name.
     """
-    text = blank_markup(text)
+    if ANY_MARK.search(text):
+        text = blank_markup(text)
     plain = text if text.isascii() else text.translate(_DOTS)
     digits, words = _DIGIT.search(plain), _LETTERS.findall(plain.casefold())
     taken = bytearray(len(text))

@@ -21,38 +21,45 @@ _TAGS = (
     "a|b|i|u|s|p|br|em|strong|code|pre|sup|sub|span|div|mark|small|font|ul|ol|li|dl|dt|dd|h[1-6]"
     "|table|thead|tbody|tr|td|th|caption|img|hr|blockquote|section|article"
 )
-# Marks of Markdown and HTML, and what is read in place of each.
+# Marks of Markdown and HTML, what is read in place of each, and what each of them has.
 _MARKUP = (
-    (rf"</?(?:{_TAGS})(?:\s[^<>]{{0,300}})?/?>", " "),
-    (rf"^{_SPACE}#{{1,6}}[ \t]{{1,99}}", ""),  # of a heading
-    (rf"^{_SPACE}[-*+•][ \t]{{1,99}}(?=\S)", ""),  # of a list item
-    (r"`{1,3}", ""),
-    (r"!?\[(?=[^\[\]\n]{1,300}\]\()", ""),  # before the text of a link
-    (r"\]\([^()\s]{1,300}\)", ""),  # after it, with its target
-    (r"(?<![\w*])\*{1,3}(?=[^\s*])|(?<=[^\s*])\*{1,3}(?![\w*])", ""),
-    (r"(?<!\w)_{1,3}(?=[^\W_])|(?<=[^\W_])_{1,3}(?!\w)", ""),
-    (r"(?<!\w)~~(?=\S)|(?<=\S)~~(?!\w)", ""),
-    (r"&nbsp;", " "),
-    (r"&amp;", "&"),
-    (r"&lt;", "<"),
-    (r"&gt;", ">"),
-    (r"&quot;", '"'),
-    (r"&(?:#39|apos);", "'"),
-    (rf"^{_SPACE}{_RULE}{_SPACE}{_LINE_END}", ""),  # rule of a table or between paragraphs
-    (rf"^{_SPACE}\||\|{_SPACE}{_LINE_END}", ""),  # outer borders of a table's row
-    (r"(?<=\s)\|(?=\s)", ","),  # border between its cells
+    (rf"</?(?:{_TAGS})(?:\s[^<>]{{0,300}})?/?>", " ", "<"),
+    (rf"^{_SPACE}#{{1,6}}[ \t]{{1,99}}", "", "#"),  # of a heading
+    (rf"^{_SPACE}[-*+•][ \t]{{1,99}}(?=\S)", "", ""),  # of a list item
+    (r"`{1,3}", "", "`"),
+    (r"!?\[(?=[^\[\]\n]{1,300}\]\()", "", "["),  # before the text of a link
+    (r"\]\([^()\s]{1,300}\)", "", "]("),  # after it, with its target
+    (r"(?<![\w*])\*{1,3}(?=[^\s*])|(?<=[^\s*])\*{1,3}(?![\w*])", "", "*"),
+    (r"(?<!\w)_{1,3}(?=[^\W_])|(?<=[^\W_])_{1,3}(?!\w)", "", "_"),
+    (r"(?<!\w)~~(?=\S)|(?<=\S)~~(?!\w)", "", "~~"),
+    (r"&nbsp;", " ", "&"),
+    (r"&amp;", "&", "&"),
+    (r"&lt;", "<", "&"),
+    (r"&gt;", ">", "&"),
+    (r"&quot;", '"', "&"),
+    (r"&(?:#39|apos);", "'", "&"),
+    # rule of a table or between paragraphs
+    (rf"^{_SPACE}{_RULE}{_SPACE}{_LINE_END}", "", "-"),
+    (rf"^{_SPACE}\||\|{_SPACE}{_LINE_END}", "", "|"),  # outer borders of a table's row
+    (r"(?<=\s)\|(?=\s)", ",", "|"),  # border between its cells
 )
-_REPLACED = (*_MARKUP, (r"(?<=\d)(?<!\d{4}),(?=\d{3}(?!\d))", ""))  # comma of digit groups
-_MARKS = tuple((re.compile(pattern, re.MULTILINE), new) for pattern, new in _MARKUP)
-_ANY_MARK = re.compile(r"[*_`<\[&#|~]|^\s*[-+•]|---", re.MULTILINE)
+_REPLACED = (
+    *((pattern, new) for pattern, new, _ in _MARKUP),
+    (r"(?<=\d)(?<!\d{4}),(?=\d{3}(?!\d))", ""),  # comma of digit groups
+)
+_MARKS = tuple((re.compile(pattern, re.MULTILINE), new, part) for pattern, new, part in _MARKUP)
+ANY_MARK = re.compile(r"[*_`<\[&#|~]|^\s*[-+•]|---", re.MULTILINE)
 # WordPiece takes "$" for a word of its own, and "€" or "≥" for the beginning of one.
 _SYMBOLS = r"[\p{Sc}\p{Sm}](?=\d)"
 
 
 def blank_markup(text: str) -> str:
-    """Return a text of the same length, with spaces for the marks of Markdown and HTML."""
-    if _ANY_MARK.search(text):
-        for pattern, new in _MARKS:
+    """Return a text of the same length, with spaces for the marks of Markdown and HTML.
+
+    One without ``ANY_MARK`` has none.
+    """
+    for pattern, new, part in _MARKS:
+        if part in text:
             text = pattern.sub(lambda match, new=new: new.ljust(len(match[0])), text)  # type: ignore[misc]
     return text
 

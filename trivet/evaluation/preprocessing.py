@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -85,11 +86,22 @@ class Preprocessor:
             except ExampleError as error:
                 checked.append(error)
         accepted = [each for each in checked if isinstance(each, RagExample)]
-        tokenized: Iterator[TokenizedExample | ExampleError]
+        tokenize = functools.partial(
+            tokenize_examples,
+            tokenizer=self.tokenizer,
+            leads=self.settings.layout.leads,
+            structured=self.structured,
+        )
+        ready: list[TokenizedExample | ExampleError] = []
         try:
-            tokenized = iter(self._tokenize(accepted))
+            ready += tokenize(accepted)
         except ExampleError:
-            tokenized = map(self._tokenize_one, accepted)
+            for one in accepted:
+                try:
+                    ready += tokenize([one])
+                except ExampleError as error:
+                    ready.append(error)
+        tokenized = iter(ready)
         found: list[PreprocessedExample | Refusal] = []
         for example, each in zip(examples, checked, strict=True):
             if not isinstance(example, RagExample) or not isinstance(each, RagExample):
@@ -162,17 +174,6 @@ class Preprocessor:
         if not example.response.strip():
             example = replace(example, response="", response_sentences=None)
         return example
-
-    def _tokenize(self, examples: Sequence[RagExample]) -> list[TokenizedExample]:
-        leads = self.settings.layout.leads
-        return tokenize_examples(examples, self.tokenizer, leads, structured=self.structured)
-
-    def _tokenize_one(self, example: RagExample) -> TokenizedExample | ExampleError:
-        """Tokenize one example of a batch that was refused."""
-        try:
-            return self._tokenize([example])[0]
-        except ExampleError as error:
-            return error
 
     def lay_out(
         self,

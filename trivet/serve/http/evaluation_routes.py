@@ -13,7 +13,7 @@ import contextlib
 import itertools
 import logging
 import math
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -43,7 +43,7 @@ from trivet.serve.http.request_models import (
     texts,
 )
 from trivet.serve.http.request_service import RequestService, only
-from trivet.serve.http.response_models import InfoAnswer, relevance_fields, result_fields
+from trivet.serve.http.response_models import InfoAnswer, RelevanceAnswer
 from trivet.serve.http.settings import ServerSettings
 from trivet.verdict_json import lettucedetect_spans
 
@@ -242,3 +242,22 @@ def _spans(verdict: Evaluation, answer: str, model: str) -> dict[str, Any]:
     ]
     cut = {"truncated_at": len(answer)} if verdict.cut_question_tokens else {}
     return {"spans": spans, **cut, "model": model}
+
+
+def result_fields(
+    result: Evaluation | FailedEvaluation, ids: Sequence[str | None] | None = None
+) -> dict[str, Any]:
+    """Return a verdict with the ids of its contexts, or the error of a failed example."""
+    if isinstance(result, FailedEvaluation):
+        return {"id": result.id, "error": {"code": result.code, "message": result.message}}
+    fields = result.to_dict()
+    return fields if ids is None else {**fields, "context_ids": list(ids)}
+
+
+def relevance_fields(
+    verdict: Evaluation, ids: Sequence[str | None] | None = None
+) -> dict[str, Any]:
+    """Return the fields of ``RelevanceAnswer``; a number that is not finite is a ``ValueError``."""
+    answer = RelevanceAnswer.model_validate(verdict, strict=False, from_attributes=True)
+    fields = answer.model_dump(exclude={"context_ids"})
+    return fields if ids is None else {**fields, "context_ids": list(ids)}

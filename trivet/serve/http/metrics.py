@@ -7,7 +7,7 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
-from trivet.records import Evaluation, FailedEvaluation
+from trivet.records import FailedEvaluation
 from trivet.serve.scheduling.batched_request import BatcherState, Predictions
 from trivet.verdict_json import SCORES
 
@@ -78,8 +78,15 @@ class Metrics:
         for result in predictions.results:
             if isinstance(result, FailedEvaluation):
                 self._failed.labels(result.code).inc()
-            else:
-                self._verdict(result)
+                continue
+            if result.cut_question_tokens:
+                self._cut.inc()
+            for sentence in result.sentences:
+                said = {True: "yes", False: "no", None: "no_claim"}[sentence.supported]
+                self._sentences.labels(said).inc()
+            for score in SCORES:
+                if (value := getattr(result, score)) is not None:
+                    self._scores.labels(score).observe(value)
 
     def traced(self, outcome: str) -> None:
         """Count a received trace: judged, overloaded, or the reason why it was not judged."""
@@ -104,17 +111,6 @@ class Metrics:
         except (TypeError, ValueError):  # the library fails on a version that is not a number
             write, media_type = choose_encoder("")
         return write(self.registry), media_type
-
-    def _verdict(self, verdict: Evaluation) -> None:
-        if verdict.cut_question_tokens:
-            self._cut.inc()
-        for sentence in verdict.sentences:
-            said = {True: "yes", False: "no", None: "no_claim"}[sentence.supported]
-            self._sentences.labels(said).inc()
-        for score in SCORES:
-            value = getattr(verdict, score)
-            if value is not None:
-                self._scores.labels(score).observe(value)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"trivet_{name}", text, labels, registry=self.registry)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -12,11 +11,9 @@ import trivet
 from trivet.bundle.schema import EncoderInfo, Thresholds, WindowInfo
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.architecture import HeadName, Reduction
-from trivet.records import Evaluation, FailedEvaluation, SpanCategory, SpanSubcategory
+from trivet.records import Evaluation, SpanCategory, SpanSubcategory
 from trivet.serve.http.settings import ServerSettings
 from trivet.settings import described_fields
-
-Ids = Sequence[str | None] | None
 
 
 class Answer(BaseModel):
@@ -227,18 +224,3 @@ class ErrorAnswer(Answer):
     error: str = Field(description="For people: field, numbers and way out.")
     error_type: str = Field(description="For programs.")
     request_id: str = Field(description="Also in the server's log and in X-Request-Id.")
-
-
-def result_fields(result: Evaluation | FailedEvaluation, ids: Ids = None) -> dict[str, Any]:
-    """Return a verdict with the ids of its contexts, or the error of a failed example."""
-    if isinstance(result, FailedEvaluation):
-        return {"id": result.id, "error": {"code": result.code, "message": result.message}}
-    fields = result.to_dict()
-    return fields if ids is None else {**fields, "context_ids": list(ids)}
-
-
-def relevance_fields(verdict: Evaluation, ids: Ids = None) -> dict[str, Any]:
-    """Return the fields of ``RelevanceAnswer``; a number that is not finite is a ``ValueError``."""
-    answer = RelevanceAnswer.model_validate(verdict, strict=False, from_attributes=True)
-    fields = answer.model_dump(exclude={"context_ids"})
-    return fields if ids is None else {**fields, "context_ids": list(ids)}
