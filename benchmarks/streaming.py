@@ -8,8 +8,8 @@ The first form feeds an answer word by word against made-up contexts and times t
 a sentence. The second one needs rows whose unsupported spans are known. A halt is a sentence with
 a claim that is judged unsupported; a false one is in an answer that has no unsupported span. At the
 model's own threshold a stream halts as ``guard`` does: at that of single sentences, and never at an
-abstention. ``same ends`` is the share of sentences that the splitter finds again in the whole
-answer.
+abstention; the 95 % intervals are of source documents. ``same ends`` is the share of sentences that
+the splitter finds again in the whole answer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from trivet.evaluation.answer_stream import PendingSentence, SentenceReader, Str
 from trivet.evaluation.correction import CorrectionMode
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.postprocessing import to_evaluation
-from trivet.measures.intervals import BoolArray, FloatArray, auroc
+from trivet.measures.intervals import BoolArray, Draws, FloatArray, auroc, ratio
 from trivet.records import Evaluation, LabelledExample, RagExample
 
 MODES: tuple[StreamWindows, ...] = ("evidence", "all")
@@ -132,6 +132,7 @@ def measure_quality(evaluator: Evaluator, rows: Sequence[LabelledExample]) -> No
     assert thresholds is not None, "the bundle has no support head"
     own = dict.fromkeys(read, thresholds.single) | {"whole answer": thresholds.sentence}
     ends = {each[:3]: each.supported for each in whole}
+    draws = Draws([row.group for row in rows], "streaming", 1000)
     print(f"{len(rows)} answers, {wrong.sum()} with unsupported spans, {len(whole)} sentences\n")
     print("| read | same ends | other verdict | AUROC of sentences | of answers |", end="")
     print("".join(f" false halts at recall {recall} (threshold) |" for recall in RECALLS), end="")
@@ -150,8 +151,8 @@ def measure_quality(evaluator: Evaluator, rows: Sequence[LabelledExample]) -> No
             cells.append(f"{np.mean(weakest[~wrong] <= limit):.3f} ({limit:.2f})")
         halted = np.zeros(len(rows), dtype=np.bool_)
         halted[[each.row for each in found if not each.supported]] = True
-        shares = f"{halted[wrong].mean():.3f}, {halted[~wrong].mean():.3f}"
-        cells.append(f"{shares} ({own[name]:.2f})")
+        shares = [share(halted, among, draws) for among in (wrong, ~wrong)]
+        cells.append(f"{shares[0]}, {shares[1]} ({own[name]:.2f})")
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
     one, two = ({e[:3]: e.supported for e in read[mode]} for mode in MODES)
     differ = np.mean([one[place] != two[place] for place in one.keys() & two.keys()])
@@ -232,6 +233,15 @@ def run(evaluator: Evaluator, examples: Sequence[Any]) -> list[Evaluation]:
 def area(scores: FloatArray, positive: BoolArray) -> float:
     """Return the area under the ROC curve."""
     return float(auroc(scores, positive)(np.ones((1, len(scores))))[0])
+
+
+def share(halted: BoolArray, among: BoolArray, draws: Draws) -> str:
+    """Return which share of some answers is halted, with the 95 % interval of source documents."""
+    every = np.ones(among.sum())
+    flagged = ratio(halted[among].astype(float), every, every)
+    estimate = draws.estimate(flagged, np.flatnonzero(among))
+    low, high = estimate.interval() or (np.nan, np.nan)
+    return f"{estimate.value:.3f} ({low:.3f} to {high:.3f})"
 
 
 def is_wrong(row: LabelledExample, start: int, end: int) -> bool:
