@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.data.logs.test_shapes import LINES, TEXTS, documents, read, texts, texts_of, write
+from tests.data.logs.test_shapes import (
+    EXPORTS,
+    FILES,
+    LINES,
+    TEXTS,
+    documents,
+    read,
+    texts,
+    texts_of,
+    write,
+)
 from trivet.errors import DataError
 from trivet.records import FailedEvaluation
 
-# The response of the second row, to be damaged.
-RESPONSES: dict[str, tuple[str | int, ...]] = {
+# A text of the second row, to be damaged: the response, and where a shape has that twice the
+# question.
+TEXT_OF: dict[str, tuple[str | int, ...]] = {
     "bedrock.jsonl": (0, "conversationTurns", 1, "output", "text"),
+    "columns.json": (0, "answer", "1"),
+    "columns-lists.json": (0, "answer", 1),
+    "columns-split.json": (0, "data", 1, 2),
+    "haystack-answers.jsonl": (1, "answer_builder", "answers", 0, "query"),
     "haystack.jsonl": (1, "replies", 0),
     "huggingface.jsonl": (1, "answers", 0),
     "langchain.jsonl": (1, "result"),
@@ -27,17 +43,22 @@ RESPONSES: dict[str, tuple[str | int, ...]] = {
     "messages-langchain.jsonl": (1, "messages", -1, "content"),
     "mlflow.jsonl": (1, "response"),
     "mlflow-inputs.jsonl": (1, "outputs", "response"),
+    "mlflow-results.json": (0, "data", 1, 5, "response"),
     "promptfoo.json": (0, "results", "results", 1, "response", "output"),
     "sharegpt.jsonl": (1, "conversations", -1, "value"),
     "squad.json": (0, "data", 1, "paragraphs", 0, "qas", 0, "answers", 0, "text"),
 }
 
 
-@pytest.mark.parametrize("name", RESPONSES)
+def test_every_export_is_damaged() -> None:
+    assert {*TEXT_OF, "langsmith.csv"} == set(FILES)
+
+
+@pytest.mark.parametrize("name", TEXT_OF)
 @pytest.mark.parametrize("damage", ["missing", "list"])
 def test_a_row_that_is_nearly_right_fails_alone(tmp_path: Path, name: str, damage: str) -> None:
     values = documents(name)
-    *steps, last = RESPONSES[name]
+    *steps, last = TEXT_OF[name]
     inside: Any = values
     for step in steps:
         inside = inside[step]
@@ -52,7 +73,7 @@ def test_a_row_that_is_nearly_right_fails_alone(tmp_path: Path, name: str, damag
     failed = rows[1].example
     assert isinstance(failed, FailedEvaluation), failed
     assert failed.code in ("missing_field", "bad_field")
-    assert "response" in failed.message or "has no text" in failed.message
+    assert re.search("response|question|has no text", failed.message)
     assert failed.message.startswith(rows[1].place)
     assert len(rows) == 2
 
@@ -76,6 +97,16 @@ def test_a_tenth_of_broken_rows_is_reported_in_place(
             assert found == TEXTS[number % 2]
 
 
+def test_a_table_with_broken_lines_keeps_the_others(tmp_path: Path) -> None:
+    header, first, second = (EXPORTS / "langsmith.csv").read_text(encoding="utf-8").splitlines()
+    without_answer = first.replace(",Very.,", ",,", 1)
+    path = tmp_path / "langsmith.csv"
+    lines = [header, *([first, second] * 4), "only,two", without_answer]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    found = [texts(row) for row in read(path)]
+    assert found == [*(TEXTS * 4), "malformed_line", (*TEXTS[0][:2], "")]
+
+
 def test_what_stands_among_the_rows_inside_of_an_object_is_reported(tmp_path: Path) -> None:
     (whole,) = documents("promptfoo.json")
     whole["results"]["results"][1:1] = [None, "x", {}]
@@ -95,6 +126,13 @@ def test_a_column_that_is_short_lacks_values_in_its_last_rows(tmp_path: Path) ->
         TEXTS[0],
         "missing_field",
     ]
+
+
+def test_a_row_of_a_table_that_is_no_list_is_reported(tmp_path: Path) -> None:
+    (table,) = documents("columns-split.json")
+    table["data"].insert(1, None)
+    found = [texts(row) for row in read(write(tmp_path / "c.json", [table]))]
+    assert found == [TEXTS[0], "malformed_line", TEXTS[1]]
 
 
 @pytest.mark.parametrize(

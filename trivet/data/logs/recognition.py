@@ -264,10 +264,14 @@ def _inner(around: Mapping[str, Any], item: Any) -> Mapping[str, Any] | ExampleE
 def _transposed(record: Mapping[str, Any]) -> list[tuple[str, Fields | ExampleError]] | None:
     """Return the rows of columns, as pandas and Arrow write them; a short column lacks values."""
     values = list(record.values())
+    rows: list[Any]
     if {"columns", "data"} <= set(record) <= {"columns", "data", "index"}:
         if not all(isinstance(row, list) for row in (record["columns"], record["data"])):
             return None
-        rows = [dict(zip(record["columns"], row, strict=False)) for row in record["data"]]
+        rows = [
+            dict(zip(record["columns"], row, strict=False)) if isinstance(row, list) else row
+            for row in record["data"]
+        ]
     elif len(values) < 2:
         return None
     elif all(isinstance(value, list | tuple) for value in values):
@@ -275,8 +279,18 @@ def _transposed(record: Mapping[str, Any]) -> list[tuple[str, Fields | ExampleEr
             {name: column[number] for name, column in record.items() if number < len(column)}
             for number in range(max(map(len, values)))
         ]
-    elif all(isinstance(value, Mapping) and value.keys() == values[0].keys() for value in values):
-        rows = [{name: column[key] for name, column in record.items()} for key in values[0]]
+    elif all(isinstance(value, Mapping) for value in values):
+        keys = dict.fromkeys(key for column in values for key in column)
+        numbered = all(str(key).isdecimal() for key in keys)  # as pandas numbers rows
+        if not numbered and any(column.keys() != keys.keys() for column in values):
+            return None
+        rows = [
+            {name: column[key] for name, column in record.items() if key in column} for key in keys
+        ]
     else:
         return None
-    return [(f"[{number}]", list(row.items())) for number, row in enumerate(rows)]
+    inner = [_inner({}, row) for row in rows]
+    return [
+        (f"[{number}]", row if isinstance(row, ExampleError) else list(row.items()))
+        for number, row in enumerate(inner)
+    ]
