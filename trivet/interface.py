@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, get_type_hints
 
 from trivet.records import ContextSpan, Evaluation, FailedEvaluation, UnsupportedSpan
+from trivet.settings import percentage_hint
 
 if TYPE_CHECKING:
     import pandas
@@ -64,8 +65,8 @@ def check_threshold(threshold: float | None) -> None:
     if isinstance(threshold, bool | str) or not hasattr(threshold, "__float__"):
         raise TypeError(f"threshold must be a number in [0, 1], not {threshold!r}")
     if not 0 <= threshold <= 1:
-        share = f"; write {threshold / 100:.2f} for {threshold:g} %" * (1 < threshold <= 100)
-        raise ValueError(f"threshold must be in [0, 1], got {threshold:g}{share}")
+        hint = percentage_hint(threshold)
+        raise ValueError(f"threshold must be in [0, 1], got {threshold:g}{hint}")
 
 
 def replace_surrogates(text: str) -> tuple[str, int]:

@@ -67,8 +67,15 @@ def described_fields(settings: type) -> tuple[DescribedField, ...]:
 def check_share(value: float | None) -> None:
     """Refuse a number outside [0, 1]; of a percentage say the share to write."""
     if value is not None and not 0 <= value <= 1:
-        hint = f"; write {value / 100:.2f} for {value:g} %" if 1 < value <= 100 else ""
-        raise SettingError(f"{value:g} is not in [0, 1]{hint}")
+        raise SettingError(f"{value:g} is not in [0, 1]{percentage_hint(value)}")
+
+
+def percentage_hint(value: float) -> str:
+    """Return the end of a message: the share that a percentage is; empty for other numbers."""
+    if not 1 < value <= 100:
+        return ""
+    places = ".2f" if value == int(value) else ".4g"
+    return f"; write {value / 100:{places}} for {value:g} %"
 
 
 def check_rate(value: float | None) -> None:
