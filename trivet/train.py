@@ -279,6 +279,7 @@ def configured_model(config: TrainConfig) -> tuple[RagModel, SegmentTokenizer]:
         encoder.hidden_dropout,
         [name for name in HEAD_NAMES if Head(name) in config.heads],
         trained_bundle.keeps_verdicts(config),
+        encoder.prefix_attention,
     )
     model.trunk.check_window(config.window.size)
     if config.optim.checkpoint_layers:

@@ -66,7 +66,7 @@ def test_matches_reach_the_heads_and_the_module_that_is_exported(
     for other in (again.read(*windows), exported.read(*windows)):  # type: ignore[operator]
         assert other.keys() == logits.keys()
         for name, one in logits.items():
-            torch.testing.assert_close(one[seen], other[name][seen], atol=1e-5, rtol=0)
+            torch.testing.assert_close(one[seen], other[name][seen], atol=1e-5, rtol=1e-5)
     for name, weight in model.named_parameters():
         if ".matches." in name:
             torch.nn.init.zeros_(weight)

@@ -320,6 +320,8 @@ class BundleInfo(_Part):
         trunk: Whether the heads share the encoder, have one each, or share its lower layers.
         shared_layers: Number of shared layers of a partial trunk; ``None`` otherwise.
         granularity: Whether heads predict for every token or once per window.
+        prefix_attention: Whether contexts and question do not see the response, so that relevance
+            does not depend on it.
     """
 
     schema_version: Literal[1] = 1
@@ -344,6 +346,7 @@ class BundleInfo(_Part):
     trunk: TrunkKind = "shared"
     shared_layers: int | None = Field(default=None, gt=0)
     granularity: Granularity = "token"
+    prefix_attention: bool = False
     evidence: EvidenceInfo | None = None
 
     @model_validator(mode="after")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from torch import Tensor
 
 from trivet.bundle.bundle import ENCODER_NAME, INT8_NAME, WEIGHTS_NAME, Bundle
 from trivet.errors import BundleError, ConfigError
-from trivet.model.architecture import CONTEXT_HEADS, HEAD_NAMES
+from trivet.model.architecture import CONTEXT_HEADS
 from trivet.model.rag_model import RagModel
 
 _KEYS = frozenset({"encoder", "heads", "faithfulness", "dropout", "pooled_support"})
@@ -36,6 +36,7 @@ _LATER: dict[str, Any] = {
     "calibration": {},
     "matches": False,
     "digits": [],
+    "prefix_attention": False,
     "lexical_overlap": {},
     "sentence_layer": {},
     "support_classes": 3,
@@ -144,6 +145,7 @@ def _read_architecture(bundle: Bundle) -> dict[str, Any]:
         ("trunk", info.trunk, architecture["trunk"]),
         ("shared_layers", info.shared_layers, architecture["shared_layers"]),
         ("granularity", info.granularity, architecture["granularity"]),
+        ("prefix_attention", info.prefix_attention, architecture["prefix_attention"]),
         ("calibration", knots, architecture["calibration"]),
         ("lexical_overlap", overlaps, architecture["lexical_overlap"]),
         ("sentence_layer", layer, held | {"weights": tuple(held["weights"])} if held else {}),
@@ -196,7 +198,7 @@ def read_int8_weights(bundle: Bundle) -> tuple[dict[str, Any], dict[str, Tensor]
     try:
         if bundle.info.encoder.model_type != "bert":
             raise KeyError(f"encoder.model_type is {bundle.info.encoder.model_type}, not bert")
-        return _architecture(bundle, graph, stored), _state(graph, stored, bundle.info.heads)
+        return _architecture(bundle, graph, stored), _state(graph, stored)
     except (KeyError, ValueError) as error:
         raise BundleError(
             f"{path}: its weights cannot be read back ({error}); train or export from the bundle "
@@ -238,6 +240,7 @@ def _architecture(
         "trunk": info.trunk,
         "shared_layers": info.shared_layers,
         "granularity": info.granularity,
+        "prefix_attention": info.prefix_attention,
         "matches": f"{_SCOPE}.matches.kinds.weight" in stored,
         "digits": stored[digits].tolist() if digits in stored else [],
         "calibration": knots,
@@ -246,9 +249,7 @@ def _architecture(
     }
 
 
-def _state(
-    graph: onnx.GraphProto, stored: dict[str, npt.NDArray[Any]], own_heads: Collection[str]
-) -> dict[str, Tensor]:
+def _state(graph: onnx.GraphProto, stored: dict[str, npt.NDArray[Any]]) -> dict[str, Tensor]:
     state: dict[str, npt.NDArray[Any]] = {}
     encoder = "trunk.encoder"
     words = stored[f"{_SCOPE}.words.weight_int8"] * stored[f"{_SCOPE}.words.weight_scale"]
@@ -264,8 +265,8 @@ def _state(
 
     # The names of the matmuls are lost; their order is that of the layers.
     matmuls = [node for node in graph.node if node.op_type == "MatMulIntegerToFloat"]
-    heads = next(node for node in graph.node if node.op_type == "MultiHeadAttention")
-    count = next(each.i for each in heads.attribute if each.name == "num_heads")
+    attention = next(node for node in graph.node if node.op_type == "MultiHeadAttention")
+    count = next(each.i for each in attention.attribute if each.name == "num_heads")
     for number in range(len(matmuls) // 4):
         own = f"{encoder}.encoder.layer.{number}"
         project, *others = (
@@ -288,9 +289,11 @@ def _state(
         for name, theirs in _LAYER_PARTS.items():
             for kind in ("weight", "bias") if name.endswith("norm") else ("bias",):
                 state[f"{own}.{theirs}.{kind}"] = stored[f"{_SCOPE}.layers.{number}.{name}.{kind}"]
-    classifiers = [node for node in graph.node if node.name.startswith("heads.node_MatMul")]
-    # In their order, whatever that of the description.
-    for name, node in zip([n for n in HEAD_NAMES if n in own_heads], classifiers, strict=True):
-        state[f"heads.{name}.classifier.weight"] = stored[node.input[1]].T
-        state[f"heads.{name}.classifier.bias"] = stored[f"heads.{name}.classifier.bias"]
+    # A linear layer of a head is a matmul, whose weight lost its name, and the sum with its bias.
+    made_by = {node.output[0]: node for node in graph.node}
+    for node in graph.node:
+        for bias in (name for name in node.input if name.startswith("heads.") and name in stored):
+            product = next(made_by[name] for name in node.input if name in made_by)
+            state[bias] = stored[bias]
+            state[f"{bias.removesuffix('bias')}weight"] = stored[product.input[1]].T
     return {name: torch.from_numpy(values.copy()) for name, values in state.items()}

@@ -81,6 +81,9 @@ class EncoderConfig:
     head_dropout: float = 0.1
     exact_match_embedding: bool = False  # mark words that occur on both sides of a window
     split_digits: bool = False  # every digit is a token
+    # Contexts and question do not see the response, so relevance does not depend on it; null: true,
+    # but for bundles, which keep their own, and granularity: example, whose first token sees all.
+    prefix_attention: bool | None = None
     trunk: Trunk = Trunk.shared
     shared_layers: int | None = None  # for trunk: partial; 1 to the encoder's layers - 1
 

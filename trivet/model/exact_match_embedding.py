@@ -21,10 +21,12 @@ class ExactMatchEmbedding(nn.Module):
 
     With ``by_segment`` the response has rows of its own: an encoder without token types cannot
     tell it from the contexts otherwise. ``digits`` are the ids of 0 to 9, if each is a token, and
-    perhaps of other forms of 0 to 9 after them; -1 for none.
+    perhaps of other forms of 0 to 9 after them; -1 for none. ``of_response`` tells that only the
+    response is marked, so that contexts and question do not depend on it.
     """
 
     digits: Tensor | None
+    of_response = False
 
     def __init__(self, width: int, by_segment: bool = False, digits: Sequence[int] = ()) -> None:
         super().__init__()
@@ -41,6 +43,8 @@ class ExactMatchEmbedding(nn.Module):
     def forward(self, input_ids: Tensor, segment_ids: Tensor) -> Tensor:
         """Return the embeddings of the matches. *Shapes:* [N, L] x 2 -> [N, L, width]."""
         kinds = match_kinds(input_ids, segment_ids, self.digits)
+        if self.of_response:
+            kinds = kinds * segment_ids
         added: Tensor = self.kinds(kinds + 3 * segment_ids if self.by_segment else kinds)
         return added
 

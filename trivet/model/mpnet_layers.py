@@ -31,7 +31,7 @@ class MPNetLayers(nn.Module):
         self.train(encoder.training)
 
     def forward(self, hidden: Tensor, attention_mask: Tensor, **_: object) -> BaseModelOutput:
-        """Run all layers. *Shapes:* [N, L, H], [N, 1, 1, L] additive -> [N, L, H]."""
+        """Run all layers. *Shapes:* [N, L, H], [N, 1, 1 or L, L] additive -> [N, L, H]."""
         mask = self.position_bias(hidden) + attention_mask
         device = hidden.device.type
         if torch.is_autocast_enabled(device):  # once for all layers

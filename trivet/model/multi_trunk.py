@@ -152,7 +152,7 @@ class PartialTrunk(nn.Module):
     ) -> Hidden:
         """Return hidden states of some heads, by default all. *Shapes:* [N, L] x 3 -> [N, L, H]."""
         stem = self.stem.encode(input_ids, attention_mask, segment_ids)
-        mask = self.stem.key_mask(attention_mask)
+        mask = self.stem.mask(attention_mask, segment_ids)
         positions = self._positions(stem)
         return {
             name: _run_layers(stem, mask, self.top(name), positions)
@@ -178,7 +178,7 @@ AnyTrunk = Trunk | SeparateTrunk | PartialTrunk
 def _run_layers(
     hidden: Tensor, mask: Tensor, layers: Iterable[nn.Module], positions: dict[str, Tensor]
 ) -> Tensor:
-    """Run layers in sequence. *Shapes:* [N, L, H], [N, 1, 1, L] -> [N, L, H]."""
+    """Run layers in sequence. *Shapes:* [N, L, H], [N, 1, 1 or L, L] -> [N, L, H]."""
     for layer in layers:
         output = layer(hidden, mask, **positions)
         hidden = output[0] if isinstance(output, tuple) else output

@@ -8,6 +8,7 @@ from typing import Any, Self, cast
 import torch
 from torch import Tensor, nn
 
+from trivet.heads.cross_attention_head import CrossAttentionHead
 from trivet.heads.token_head import TokenHead
 from trivet.model.aggregate import (
     NO_LAYER,
@@ -115,6 +116,8 @@ class RagModel(nn.Module):
         }
         if any(part.matches is not None for part in self._encoders()):
             architecture["matches"] = True
+        if self.prefix_attention:
+            architecture["prefix_attention"] = True
         if digits := [each.tolist() for each in self._digits()]:
             architecture["digits"] = digits[0]
         if self.support_classes != HEADS["support"]:
@@ -141,15 +144,34 @@ class RagModel(nn.Module):
         for part in self._encoders():
             part.add_exact_match(digits)
 
+    @property
+    def prefix_attention(self) -> bool:
+        """Whether contexts and question do not see the response: see ``Trunk``."""
+        return any(part.prefix_attention for part in self._encoders())
+
+    def use_prefix_attention(self) -> None:
+        """Hide the response from contexts and question; the utilization head reads it instead.
+
+        Its new layers start with random weights, its classifier from that of the old head.
+        """
+        for part in self._encoders():
+            part.use_prefix_attention()
+        if "utilization" in self.heads and isinstance(old := self.heads["utilization"], TokenHead):
+            self.add_head("utilization")
+            cast(CrossAttentionHead, self.heads["utilization"]).copy_classifier(old)
+
     def add_head(self, name: HeadName) -> None:
         """Add a head with random weights; the heads keep the order of ``HEAD_NAMES``."""
         classes, pooled, norm = HEADS[name], False, None
         if name == "support":
             classes, pooled, norm = self.support_classes, self.pooled_support, self.support_norm
-        head = TokenHead(self.trunk.hidden, classes, self.dropout, pooled, norm)
-        if name == "evidence":
-            start_evidence(head.classifier)
-        self.heads[name] = head
+        if name == "utilization" and self.prefix_attention:
+            self.heads[name] = CrossAttentionHead(self.trunk.hidden, self.dropout)
+        else:
+            head = TokenHead(self.trunk.hidden, classes, self.dropout, pooled, norm)
+            if name == "evidence":
+                start_evidence(head.classifier)
+            self.heads[name] = head
         for later in HEAD_NAMES[HEAD_NAMES.index(name) + 1 :]:
             if later in self.heads:
                 self.heads[later] = self.heads.pop(later)
@@ -179,6 +201,8 @@ class RagModel(nn.Module):
         encoder = Trunk.from_encoder_config(architecture["encoder"])
         if architecture.get("matches", False):
             encoder.add_exact_match(architecture.get("digits", ()))
+        if architecture.get("prefix_attention", False):
+            encoder.use_prefix_attention()
         kind, shared_layers = architecture.get("trunk", "shared"), architecture.get("shared_layers")
         heads = architecture["heads"]
         return cls(
@@ -210,20 +234,24 @@ class RagModel(nn.Module):
         if torch.is_autocast_enabled(device):
             # bf16 logits are too coarse for probabilities.
             with torch.autocast(device, enabled=False):
-                return self._apply_heads(hidden)
-        return self._apply_heads(hidden)
+                return self._apply_heads(hidden, segment_ids * attention_mask)
+        return self._apply_heads(hidden, segment_ids * attention_mask)
 
-    def _apply_heads(self, hidden: Hidden) -> TokenLogits:
-        logits = {name: self._decide(name, states) for name, states in hidden.items()}
+    def _apply_heads(self, hidden: Hidden, is_response: Tensor) -> TokenLogits:
+        logits = {name: self._decide(name, states, is_response) for name, states in hidden.items()}
         return {
             name: values.squeeze(-1) if HEADS[cast(HeadName, name)] == 1 else values
             for name, values in logits.items()
         }
 
-    def _decide(self, name: str, hidden: Tensor) -> Tensor:
-        """Return a head's logits. *Shapes:* [N, L, H] -> [N, L, classes]."""
+    def _decide(self, name: str, hidden: Tensor, is_response: Tensor) -> Tensor:
+        """Return a head's logits. *Shapes:* [N, L, H], [N, L] -> [N, L, classes]."""
+        head = self.heads[name]
+        if isinstance(head, CrossAttentionHead):
+            read: Tensor = head(hidden, is_response)
+            return read
         each = self.granularity == "token" or name == "evidence"
-        logits: Tensor = self.heads[name](hidden if each else hidden[:, :1])
+        logits: Tensor = head(hidden if each else hidden[:, :1])
         return logits if each else logits.expand(-1, hidden.shape[1], -1)
 
     def join(

@@ -1,7 +1,7 @@
 """A transformers encoder that all heads share.
 
-It has its own mask of keys with a finite constant: the library's mask, with the smallest number of
-the data type, turns fully padded windows into NaN in bf16.
+It has its own mask with a finite constant: the library's mask, with the smallest number of the data
+type, turns fully padded windows into NaN in bf16.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Trunk(nn.Module):
         if encoder.config.model_type == "mpnet":
             encoder.encoder = MPNetLayers(cast(Any, encoder).encoder)
         self.matches: ExactMatchEmbedding | None = None  # the name in stored weights
+        self.prefix_attention = False
         self.hidden = int(encoder.config.hidden_size)
         self._segments = int(getattr(encoder.config, "type_vocab_size", 0) or 0) > 1
         self._bool_mask = encoder.config.model_type == "deberta-v2"
@@ -100,8 +101,28 @@ class Trunk(nn.Module):
         """
         width = self._words.embedding_dim
         self.matches = self.matches or ExactMatchEmbedding(width, by_segment=not self._segments)
+        self.matches.of_response = self.prefix_attention
         if digits:
             self.matches.compare_numbers(digits)
+
+    def use_prefix_attention(self) -> None:
+        """Hide the response from contexts and question, which it reads itself.
+
+        So the hidden states of contexts depend on contexts and question alone. It is the mask of a
+        prefix language model (Raffel et al., arXiv 1910.10683, 3.2.1), here with attention in both
+        directions inside the response as well.
+
+        Raises:
+            ConfigError: The encoder has a convolution, by which neighbours see each other.
+        """
+        if self._plain_mask:
+            raise ConfigError(
+                "encoder.prefix_attention must be false for a DeBERTa with a convolution "
+                f"(conv_kernel_size {self.config.conv_kernel_size})"
+            )
+        self.prefix_attention = True
+        if self.matches is not None:
+            self.matches.of_response = True
 
     @property
     def _words(self) -> nn.Embedding:
@@ -155,7 +176,7 @@ class Trunk(nn.Module):
     def encode(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Tensor:
         """Run the encoder once. *Shapes:* [N, L] x 3 -> [N, L, H]."""
         segments = {"token_type_ids": segment_ids} if self._segments else {}
-        mask: Any = attention_mask if self._plain_mask else self.key_mask(attention_mask)
+        mask: Any = attention_mask if self._plain_mask else self.mask(attention_mask, segment_ids)
         if self._local:
             far = far_apart(input_ids.shape[1], self.config.sliding_window).to(mask.device)
             local = mask + MASKED * far.to(mask.dtype)
@@ -163,16 +184,36 @@ class Trunk(nn.Module):
         words = self._words(input_ids)
         if self.matches is not None:
             words = words + self.matches(input_ids, segment_ids)
-        output = self.encoder(inputs_embeds=words, attention_mask=mask, **segments)
+        if self._bool_mask and self.prefix_attention:
+            # The library's embeddings of DeBERTa take no mask that differs between queries.
+            encoder = cast(Any, self.encoder)
+            words = encoder.embeddings(inputs_embeds=words, mask=attention_mask, **segments)
+            output = encoder.encoder(words, mask)
+        else:
+            output = self.encoder(inputs_embeds=words, attention_mask=mask, **segments)
         hidden: Tensor = output.last_hidden_state
         return hidden
 
-    def key_mask(self, attention_mask: Tensor) -> Tensor:
-        """Return the mask for the encoder's layers. *Shape:* [N, 1, 1, L]."""
-        keys = attention_mask[:, None, None, :]
-        if self._bool_mask:
-            return keys > 0  # DeBERTa has its own finite constant
-        return (1.0 - keys.to(self.encoder.dtype)) * MASKED
+    def mask(self, attention_mask: Tensor, segment_ids: Tensor) -> Tensor:
+        """Return the mask for the encoder's layers. *Shapes:* [N, L] x 2 -> [N, 1, 1 or L, L]."""
+        mask = additive_mask(attention_mask, segment_ids, self.encoder.dtype, self.prefix_attention)
+        return mask == 0 if self._bool_mask else mask  # DeBERTa has its own finite constant
+
+
+def additive_mask(
+    attention_mask: Tensor, segment_ids: Tensor, dtype: torch.dtype, prefix_attention: bool
+) -> Tensor:
+    """Return 0 where a query sees a key, and else a large negative number.
+
+    Keys of padding are hidden from all; with ``prefix_attention`` those of the response are hidden
+    from contexts and question. *Shapes:* [N, L] x 2 -> [N, 1, 1 or L, L].
+    """
+    mask = (1.0 - attention_mask[:, None, None, :].to(dtype)) * MASKED
+    if not prefix_attention:
+        return mask
+    response = segment_ids.to(dtype)
+    hidden = (1.0 - response)[:, None, :, None] * response[:, None, None, :]
+    return mask + hidden * MASKED
 
 
 def far_apart(length: int, reach: int) -> Tensor:

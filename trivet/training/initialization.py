@@ -48,6 +48,7 @@ def initial_model(
     hidden_dropout: float | None = None,
     heads: Sequence[HeadName] = DEFAULT_HEADS,
     keeps_verdicts: bool = False,
+    prefix_attention: bool | None = None,
 ) -> tuple[RagModel, SegmentTokenizer]:
     """Build the initial model and its tokenizer.
 
@@ -57,7 +58,8 @@ def initial_model(
     but support, beside its own, if it has none of ``heads``.
 
     Raises:
-        ConfigError: The checkpoint cannot be read or has no NLI head, or does not allow the trunk.
+        ConfigError: The checkpoint cannot be read or has no NLI head, or does not allow the trunk
+            or the attention.
         BundleError: The bundle is refused.
     """
     if init == "bundle":
@@ -82,6 +84,10 @@ def initial_model(
                 f"{', '.join(bundle.info.heads)}); leave it out, or start from another bundle"
             )
         model = load_rag_model(bundle, changed)
+        if model.prefix_attention != _prefix_attention(
+            prefix_attention, granularity, model.prefix_attention, keeps_verdicts
+        ):
+            model.use_prefix_attention()
         heads = [*kept_heads(own, heads), *heads]
         model.keep_heads(heads)
         for each in missing:
@@ -94,6 +100,8 @@ def initial_model(
         _prepare_words(model, tokenizer, exact_match, split_digits)
         return model, tokenizer
     encoder = Trunk.from_pretrained(name, attention_dropout, hidden_dropout)
+    if _prefix_attention(prefix_attention, granularity):
+        encoder.use_prefix_attention()
     model = RagModel(
         make_trunk(encoder, trunk, shared_layers, heads),
         faithfulness=faithfulness,
@@ -158,7 +166,41 @@ def initial_architecture(config: TrainConfig) -> dict[str, Any]:
         "shared_layers": encoder.shared_layers,
         "granularity": config.granularity.value,
         "matches": encoder.exact_match_embedding or found.get("matches", False),
+        "prefix_attention": _prefix_attention(
+            encoder.prefix_attention,
+            config.granularity.value,
+            found.get("prefix_attention", False) if encoder.init is Init.bundle else None,
+        ),
     }
+
+
+def _prefix_attention(
+    asked: bool | None, granularity: Granularity, own: bool | None = None, kept: bool = False
+) -> bool:
+    """Return whether contexts and question do not see the response.
+
+    Args:
+        asked: Setting; ``None`` keeps a bundle's own, and is true for an encoder.
+        granularity: Unit of a head's decision; the first token must see the response if it decides.
+        own: Setting of the bundle that training starts from; ``None`` for an encoder.
+        kept: Whether that bundle's weights stay as they are.
+
+    Raises:
+        ConfigError: The granularity or the bundle does not allow what is asked.
+    """
+    if asked is None:
+        return granularity == "token" if own is None else own
+    if asked and granularity == "example":
+        raise ConfigError(
+            "encoder.prefix_attention must be false for granularity: example: the first token of "
+            "a window, which decides there, would not see the response"
+        )
+    if own is not None and asked != own and (own or kept):
+        raise ConfigError(
+            f"encoder.prefix_attention ({str(asked).lower()}) must be {str(own).lower()}, as that "
+            "of the bundle that training starts from; leave it out"
+        )
+    return asked
 
 
 def _prepare_words(

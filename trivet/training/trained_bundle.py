@@ -201,6 +201,7 @@ def write_trained(
         trunk=model.trunk.kind,
         shared_layers=model.trunk.shared_layers,
         granularity=model.granularity,
+        prefix_attention=model.prefix_attention,
         evidence=evidence,
     )
     if keeps_verdicts(config):

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from trivet.model.exact_match_embedding import ExactMatchEmbedding
-from trivet.model.inference.layer import Form, InferenceLayer, attend, key_mask, split_heads
-from trivet.model.trunk import MASKED
+from trivet.model.inference.layer import Form, InferenceLayer, attend, split_heads
+from trivet.model.trunk import MASKED, additive_mask
 
 
 class InferenceBert(nn.Module):
@@ -23,10 +23,13 @@ class InferenceBert(nn.Module):
     The form ``runtime`` writes ``com.microsoft.MultiHeadAttention``, which torch cannot run.
     """
 
-    def __init__(self, encoder: Any, form: Form = "portable") -> None:
+    def __init__(
+        self, encoder: Any, form: Form = "portable", prefix_attention: bool = False
+    ) -> None:
         super().__init__()
         config = encoder.config
         self.form: Form = form
+        self.prefix_attention = prefix_attention
         self.heads = int(config.num_attention_heads)
         self.width = int(config.hidden_size) // self.heads
         embeddings = encoder.embeddings
@@ -67,7 +70,7 @@ class InferenceBert(nn.Module):
     def start(
         self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return the embeddings and the further inputs of every layer: the mask."""
+        """Return the embeddings and the further inputs of every layer, for the mask."""
         assert isinstance(self.positions, Tensor) and isinstance(self.segments, Tensor)
         if len(self.segments) > 1:
             segments = nn.functional.embedding(segment_ids, self.segments)
@@ -77,40 +80,57 @@ class InferenceBert(nn.Module):
         if self.matches is not None:
             hidden = hidden + self.matches(input_ids, segment_ids)
         hidden = self.norm(hidden)
-        mask = key_mask(attention_mask, hidden.dtype, MASKED)
         if self.form == "runtime":
-            return hidden, (mask,)
-        mask = mask[:, None, None, :]
+            return hidden, self._mask_components(attention_mask, segment_ids, hidden.dtype)
+        mask = additive_mask(attention_mask, segment_ids, hidden.dtype, self.prefix_attention)
         if self.form == "attention":  # the operator needs a row for every query
             mask = mask.expand(-1, -1, input_ids.shape[1], -1)
         return hidden, (mask,)
+
+    def _mask_components(
+        self, attention_mask: Tensor, segment_ids: Tensor, dtype: torch.dtype
+    ) -> tuple[Tensor, Tensor]:
+        """Return components of queries and keys whose products are the mask. *Shape:* [N, L, m].
+
+        A key's mask is the product with 1. Prefix attention is one product more: with the mask
+        of the response's keys, 1 of all other queries.
+        """
+        keys = [(1.0 - attention_mask.to(dtype)) * MASKED]
+        queries = [torch.ones_like(keys[0])]
+        if self.prefix_attention:
+            response = segment_ids.to(dtype)
+            keys.append(response * MASKED)
+            queries.append(1.0 - response)
+        return torch.stack(queries, dim=-1), torch.stack(keys, dim=-1)
 
     def climb(
         self, layers: Iterable[nn.Module], hidden: Tensor, given: tuple[Tensor, ...]
     ) -> Tensor:
         """Run ``layers``, as ``convert`` made them, one after another. *Shape:* [N, L, H]."""
-        (mask,) = given
-        run = self._attend_fused if self.form == "runtime" else self._attend
         for layer in layers:
             assert isinstance(layer, InferenceLayer)
-            hidden = layer.finish(run(layer.project(hidden), mask), hidden)
+            projected = layer.project(hidden)
+            if self.form == "runtime":
+                attended = self._attend_fused(projected, *given)
+            else:
+                (mask,) = given
+                attended = attend(*split_heads(projected, self.heads), mask, self.form)
+            hidden = layer.finish(attended, hidden)
         return hidden
 
-    def _attend(self, projected: Tensor, mask: Tensor) -> Tensor:
-        """Attend in standard operators. *Shapes:* [N, L, 3H], [N, 1, 1 or L, L] -> [N, L, H]."""
-        return attend(*split_heads(projected, self.heads), mask, self.form)
+    def _attend_fused(self, projected: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
+        """Attend in ONNX Runtime's operator. *Shapes:* [N, L, 3H], [N, L, m] x 2 -> [N, L, H].
 
-    def _attend_fused(self, projected: Tensor, mask: Tensor) -> Tensor:
-        """Attend in ONNX Runtime's operator. *Shapes:* [N, L, 3H], [N, L] -> [N, L, H].
-
-        The operator's fast path takes no mask. So every query gets an extra component 1 and every
-        key its mask, which adds the mask to the score exactly.
+        The operator's fast path takes no mask, so every head gets the components of the mask.
         """
         query, key, value = projected.chunk(3, dim=-1)
-        mask = mask[:, :, None, None].expand(-1, -1, self.heads, 1)
-        heads = (self.heads, self.width)
-        query = torch.cat([query.unflatten(-1, heads), torch.ones_like(mask)], dim=-1).flatten(2)
-        key = torch.cat([key.unflatten(-1, heads), mask], dim=-1).flatten(2)
+
+        def with_mask(projected: Tensor, components: Tensor) -> Tensor:
+            own = projected.unflatten(-1, (self.heads, self.width))
+            mask = components[:, :, None, :].expand(-1, -1, self.heads, -1)
+            return torch.cat([own, mask], dim=-1).flatten(2)
+
+        query, key = with_mask(query, queries), with_mask(key, keys)
         attended: Tensor = torch.onnx.ops.symbolic(
             "com.microsoft::MultiHeadAttention",
             (query, key, value),

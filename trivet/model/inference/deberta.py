@@ -1,8 +1,8 @@
 """DeBERTa-v2/v3 for inference, equal to the library's module on every real token.
 
 Unlike in the library, the tables of relative positions are projected once, the logarithmic buckets
-are a constant, and the mask is on keys only, with a finite constant: the smallest number of the
-data type turns padded rows to NaN in bf16 (arXiv 2006.03654, 2111.09543).
+are a constant, and the mask has a finite constant: the smallest number of the data type turns
+padded rows to NaN in bf16 (arXiv 2006.03654, 2111.09543).
 
 Letters: N windows, L positions, H hidden width, P positions that the tables can tell apart.
 """
@@ -23,23 +23,29 @@ from trivet.model.inference.layer import (
     Form,
     InferenceLayer,
     attend,
-    key_mask,
     refuse_longer,
     split_heads,
 )
-from trivet.model.trunk import MASKED
+from trivet.model.trunk import additive_mask
 
 
 class InferenceDeberta(nn.Module):
     """Inference form of a ``transformers.DebertaV2Model`` for up to ``max_length`` positions."""
 
-    def __init__(self, encoder: Any, max_length: int, form: Form = "portable") -> None:
+    def __init__(
+        self,
+        encoder: Any,
+        max_length: int,
+        form: Form = "portable",
+        prefix_attention: bool = False,
+    ) -> None:
         super().__init__()
         config = encoder.config
         if (reason := self.why_not(config)) is not None:
             raise ValueError(f"this DeBERTa has no inference form: {reason}")
         self.max_length = max_length
         self.form: Form = form
+        self.prefix_attention = prefix_attention
         self.heads = int(config.num_attention_heads)
         embeddings = encoder.embeddings
         self.words = embeddings.word_embeddings
@@ -61,7 +67,8 @@ class InferenceDeberta(nn.Module):
             relative = encoder.encoder.get_rel_embedding()
             relative = None if relative is None else relative[reached]
             return nn.ModuleList(
-                DebertaLayer(layer, encoder.config, relative, self.form) for layer in layers
+                DebertaLayer(layer, encoder.config, relative, self.form, self.prefix_attention)
+                for layer in layers
             )
 
     @staticmethod
@@ -93,7 +100,7 @@ class InferenceDeberta(nn.Module):
         length = input_ids.shape[1]
         refuse_longer(length, self.max_length)
         hidden = self._embed(input_ids, attention_mask, segment_ids)
-        mask = key_mask(attention_mask, hidden.dtype, MASKED)[:, None, None, :]
+        mask = additive_mask(attention_mask, segment_ids, hidden.dtype, self.prefix_attention)
         assert isinstance(self.slot, Tensor)
         slot = self.slot[:length, :length].long()
         every = (input_ids.shape[0], self.heads, length, length)
@@ -129,9 +136,17 @@ class InferenceDeberta(nn.Module):
 class DebertaLayer(nn.Module):
     """One layer with its own tables, projected from the reachable positions. *Shape:* [P, H]."""
 
-    def __init__(self, layer: Any, config: Any, relative: Tensor | None, form: Form) -> None:
+    def __init__(
+        self,
+        layer: Any,
+        config: Any,
+        relative: Tensor | None,
+        form: Form,
+        prefix_attention: bool = False,
+    ) -> None:
         super().__init__()
         self.form: Form = form
+        self.folds_mask = form == "runtime" and not prefix_attention  # see ``_of_queries``
         own = layer.attention.self
         self.heads, self.width = own.num_attention_heads, own.attention_head_size
         kinds = set(config.pos_att_type or ())
@@ -147,7 +162,7 @@ class DebertaLayer(nn.Module):
         if relative is not None and "p2c" in kinds:
             project = own.query_proj if own.share_att_key else own.pos_query_proj
             of_query = self._table(project(relative) * scale)
-            if form == "runtime":  # see ``_of_queries``
+            if self.folds_mask:
                 of_query = nn.functional.pad(of_query, (0, 0, 0, 1), value=1.0)
             if form not in BY_ROW:
                 of_query = of_query.transpose(1, 2).contiguous()
@@ -164,7 +179,7 @@ class DebertaLayer(nn.Module):
     ) -> Tensor:
         """Return the layer's output. *Shape:* [N, L, H].
 
-        The mask is additive, [N, 1, 1, L]. ``by_query`` holds the table rows of all distances,
+        The mask is additive, [N, 1, 1 or L, L]. ``by_query`` holds the table rows of all distances,
         [N, heads, L, L]; ``by_key`` the same by key, for the forms ``BY_ROW``.
         """
         query, key, value = split_heads(self.rest.project(hidden), self.heads)
@@ -173,7 +188,7 @@ class DebertaLayer(nn.Module):
             terms.append(torch.gather(query @ self.position_keys, -1, by_query))
         if isinstance(self.position_queries, Tensor):
             terms.append(self._of_queries(self.position_queries, key, mask, by_query, by_key))
-        if self.form != "runtime" or not isinstance(self.position_queries, Tensor):
+        if not self.folds_mask or not isinstance(self.position_queries, Tensor):
             terms.insert(0, mask)
         bias = sum(terms[1:], start=terms[0])
         if bias is mask and self.form == "attention":  # the operator needs a row for every query
@@ -188,12 +203,13 @@ class DebertaLayer(nn.Module):
         CPUs gather along the columns of keys, which is faster than transposing the scores. GPUs
         gather along rows, so the forms ``BY_ROW`` work by key and transpose. In ``runtime``
         every key has its mask as an extra component and every position a 1, which adds the mask to
-        the scores without another pass. ``table`` holds the projected positions: [heads, P, width],
-        [heads, P, width + 1] in ``runtime``, [heads, width, P] in ``BY_ROW``.
+        the scores without another pass; a mask that differs between queries is added by itself.
+        ``table`` holds the projected positions: [heads, P, width], [heads, P, width + 1] with the
+        mask, [heads, width, P] in ``BY_ROW``.
         """
         if by_key is not None:
             return torch.gather(key @ table, -1, by_key).transpose(-1, -2)
-        if self.form == "runtime":
+        if self.folds_mask:
             masks = mask.transpose(-1, -2).expand(-1, self.heads, -1, -1)
             key = torch.cat([key, masks], dim=-1)
         return torch.gather(table @ key.transpose(-1, -2), -2, by_query)

@@ -58,11 +58,6 @@ class InferenceLayer(nn.Module):
         return output
 
 
-def key_mask(attention_mask: Tensor, dtype: torch.dtype, masked: float) -> Tensor:
-    """Return the additive mask: 0 on real keys, ``masked`` on padding. *Shape:* [N, L]."""
-    return (1.0 - attention_mask.to(dtype)) * masked
-
-
 def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, form: Form) -> Tensor:
     """Return the attention output with joined heads.
 

@@ -16,11 +16,10 @@ from trivet.model.exact_match_embedding import ExactMatchEmbedding
 from trivet.model.inference.layer import (
     Form,
     attend,
-    key_mask,
     refuse_longer,
     split_heads,
 )
-from trivet.model.trunk import MASKED, far_apart
+from trivet.model.trunk import MASKED, additive_mask, far_apart
 
 _KINDS = ("full_attention", "sliding_attention")
 
@@ -28,11 +27,18 @@ _KINDS = ("full_attention", "sliding_attention")
 class InferenceModernBert(nn.Module):
     """Inference form of a ``transformers.ModernBertModel`` for up to ``max_length`` positions."""
 
-    def __init__(self, encoder: Any, max_length: int, form: Form = "portable") -> None:
+    def __init__(
+        self,
+        encoder: Any,
+        max_length: int,
+        form: Form = "portable",
+        prefix_attention: bool = False,
+    ) -> None:
         super().__init__()
         config = encoder.config
         self.max_length = max_length
         self.form: Form = form
+        self.prefix_attention = prefix_attention
         self.heads = int(config.num_attention_heads)
         self.words = encoder.embeddings.tok_embeddings
         self.matches: ExactMatchEmbedding | None = None
@@ -77,7 +83,7 @@ class InferenceModernBert(nn.Module):
         if self.matches is not None:
             hidden = hidden + self.matches(input_ids, segment_ids)
         hidden = self.norm(hidden)
-        mask = key_mask(attention_mask, hidden.dtype, MASKED)[:, None, None, :]
+        mask = additive_mask(attention_mask, segment_ids, hidden.dtype, self.prefix_attention)
         assert isinstance(self.far, Tensor)
         local = self.far[:length, :length].to(hidden.dtype) * MASKED
         if self.form == "attention":  # the operator needs a row for every query

@@ -14,12 +14,11 @@ from trivet.model.inference.layer import (
     Form,
     InferenceLayer,
     attend,
-    key_mask,
     refuse_longer,
     split_heads,
 )
 from trivet.model.mpnet_layers import position_buckets
-from trivet.model.trunk import MASKED
+from trivet.model.trunk import additive_mask
 
 
 class InferenceMpnet(nn.Module):
@@ -29,11 +28,18 @@ class InferenceMpnet(nn.Module):
     the portable one: ONNX Runtime's fused operator with a bias is no faster on CPUs.
     """
 
-    def __init__(self, encoder: Any, max_length: int, form: Form = "portable") -> None:
+    def __init__(
+        self,
+        encoder: Any,
+        max_length: int,
+        form: Form = "portable",
+        prefix_attention: bool = False,
+    ) -> None:
         super().__init__()
         config = encoder.config
         self.max_length = max_length
         self.form: Form = form
+        self.prefix_attention = prefix_attention
         self.heads = int(config.num_attention_heads)
         self.width = int(config.hidden_size) // self.heads
         embeddings = encoder.embeddings
@@ -83,8 +89,8 @@ class InferenceMpnet(nn.Module):
             hidden = hidden + self.matches(input_ids, segment_ids)
         hidden = self.norm(hidden)
         bias = nn.functional.embedding(self.bucket[:length, :length], self.bias).permute(2, 0, 1)
-        mask = key_mask(attention_mask, hidden.dtype, MASKED)
-        return hidden, (bias + mask[:, None, None, :],)
+        mask = additive_mask(attention_mask, segment_ids, hidden.dtype, self.prefix_attention)
+        return hidden, (bias + mask,)
 
     def climb(
         self, layers: Iterable[nn.Module], hidden: Tensor, given: tuple[Tensor, ...]

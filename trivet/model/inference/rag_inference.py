@@ -92,13 +92,14 @@ def _why_not(config: Any) -> str | None:
 def _encoder(trunk: Trunk, max_length: int, form: Form) -> InferenceEncoder:
     """Return the inference form of an encoder that ``_why_not`` accepts."""
     encoder: InferenceEncoder
+    prefix = trunk.prefix_attention
     if trunk.config.model_type == "bert":
-        encoder = InferenceBert(trunk.encoder, form)
+        encoder = InferenceBert(trunk.encoder, form, prefix)
     elif trunk.config.model_type == "mpnet":
-        encoder = InferenceMpnet(trunk.encoder, max_length, form)
+        encoder = InferenceMpnet(trunk.encoder, max_length, form, prefix)
     elif trunk.config.model_type == "modernbert":
-        encoder = InferenceModernBert(trunk.encoder, max_length, form)
+        encoder = InferenceModernBert(trunk.encoder, max_length, form, prefix)
     else:
-        encoder = InferenceDeberta(trunk.encoder, max_length, form)
+        encoder = InferenceDeberta(trunk.encoder, max_length, form, prefix)
     encoder.matches = trunk.matches
     return encoder
