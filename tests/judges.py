@@ -237,6 +237,7 @@ def each_judge(
 def write_model(folder: Path, info: BundleInfo, tokenizer: str, model: RagModel) -> Path:
     """Write a bundle of a model with its weights."""
     state = model.state_dict()
+    info = info.model_copy(update={"prefix_attention": model.prefix_attention})
     write_bundle(folder, info, tokenizer, weights=state, encoder_config=model.architecture())
     return folder
 

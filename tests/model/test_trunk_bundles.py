@@ -27,15 +27,26 @@ def bundle_of(
 ) -> Callable[..., Path]:
     """Return a function: write a bundle whose trunk is of a kind, its description changed."""
 
-    def write(kind: TrunkKind, description: dict[str, Any] | None = None, **info: Any) -> Path:
+    def write(
+        kind: TrunkKind,
+        description: dict[str, Any] | None = None,
+        prefix_attention: bool | None = None,
+        **info: Any,
+    ) -> Path:
         torch.manual_seed(0)
         model, tokenizer = initial_model(
-            str(bert_checkpoint), "plain", "weakest_sentence", trunk=kind, shared_layers=1
+            str(bert_checkpoint),
+            "plain",
+            "weakest_sentence",
+            trunk=kind,
+            shared_layers=1,
+            prefix_attention=prefix_attention,
         )
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(0.1 * torch.randn_like(parameter))
         changed = {"trunk": kind, "shared_layers": model.trunk.shared_layers} | info
+        changed["prefix_attention"] = model.prefix_attention
         folder = tmp_path / kind
         write_bundle(
             folder,
@@ -51,7 +62,7 @@ def bundle_of(
 
 @pytest.mark.parametrize("kind", ["shared", "separate", "partial"])
 def test_a_bundle_gives_its_own_kind_back(bundle_of: Callable[..., Path], kind: TrunkKind) -> None:
-    folder = bundle_of(kind)
+    folder = bundle_of(kind, prefix_attention=False)
     model, _ = initial_model(
         str(folder), "bundle", "weakest_token", trunk=kind, shared_layers=1, granularity="example"
     )
@@ -98,9 +109,10 @@ def test_what_was_trained_apart_cannot_be_joined(
 
 
 def test_bundles_written_before_there_were_kinds_are_shared(
-    weights_bundle: Path, tmp_path: Path
+    bundle_of: Callable[..., Path], tmp_path: Path
 ) -> None:
-    known = {"trunk", "shared_layers", "granularity"}
+    weights_bundle = bundle_of("shared", prefix_attention=False)
+    known = {"trunk", "shared_layers", "granularity", "prefix_attention"}
     texts = ((weights_bundle / name).read_bytes() for name in ("bundle.json", "encoder.json"))
     described, encoder = (
         {key: value for key, value in json.loads(text).items() if key not in known}

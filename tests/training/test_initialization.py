@@ -18,6 +18,7 @@ from tests.conftest import RELATIVE, TINY, WORDS
 from trivet.bundle.bundle import add_files, read_bundle
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import BundleError, ConfigError
+from trivet.heads.cross_attention_head import CrossAttentionHead
 from trivet.heads.token_head import TokenHead
 from trivet.training.initialization import initial_model
 
@@ -53,8 +54,8 @@ def test_plain_heads_are_random_and_without_a_dense_layer(bert_checkpoint: Path)
     )
     assert model.faithfulness == "weakest_token"
     for head in model.heads.values():
-        assert isinstance(head, TokenHead)
-        assert head.dense is None and head.dropout.p == 0.3
+        assert isinstance(head, TokenHead | CrossAttentionHead) and head.dropout.p == 0.3
+        assert not isinstance(head, TokenHead) or head.dense is None
     assert model.trunk.config.attention_probs_dropout_prob == 0.0
     assert same_tokenizer(tokenizer, bert_checkpoint / "tokenizer.json")
 

@@ -188,19 +188,20 @@ def _prefix_attention(
     Raises:
         ConfigError: The granularity or the bundle does not allow what is asked.
     """
-    if asked is None:
-        return granularity == "token" if own is None else own
-    if asked and granularity == "example":
+    found = asked
+    if found is None:
+        found = granularity == "token" if own is None else own
+    if found and granularity == "example":
         raise ConfigError(
             "encoder.prefix_attention must be false for granularity: example: the first token of "
             "a window, which decides there, would not see the response"
         )
-    if own is not None and asked != own and (own or kept):
+    if own is not None and found != own and (own or kept):
         raise ConfigError(
-            f"encoder.prefix_attention ({str(asked).lower()}) must be {str(own).lower()}, as that "
+            f"encoder.prefix_attention ({str(found).lower()}) must be {str(own).lower()}, as that "
             "of the bundle that training starts from; leave it out"
         )
-    return asked
+    return found
 
 
 def _prepare_words(
