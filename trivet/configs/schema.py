@@ -161,7 +161,6 @@ class AugmentConfig:
     permute_contexts: float = 0.0
     cut_response: float = 0.0  # after its first sentences
     empty_response: float = 0.0
-    foreign_response: float = 0.0  # another row's response or a refusal; relevance stays
     quote_contexts: float = 0.0  # sentences of the contexts as response
     twins: float = 0.0  # a changed copy beside the row
 

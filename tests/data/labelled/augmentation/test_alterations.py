@@ -24,9 +24,7 @@ from trivet.data.labelled.augmentation.altered_responses import (
     cut_response,
     empty_response,
     quote_contexts,
-    refuse,
     take_pair,
-    take_response,
 )
 from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample, Span
 
@@ -309,24 +307,6 @@ def test_without_a_response_relevance_alone_is_known() -> None:
     row = empty_response(replace(TWO, labels=replace(TWO.labels, relevance=0.4, utilization=0.3)))
     assert row.labels == Labels(relevant=TWO.labels.relevant, relevance=0.4)
     assert row.example == replace(TWO.example, response="")
-
-
-def test_another_response_leaves_question_and_relevance_as_they_were() -> None:
-    labels = replace(TWO.labels, relevance=0.4)
-    own = replace(TWO, labels=labels)
-    other = replace(
-        TWO, example=replace(TWO.example, question="Who?", response="Mark 70 is red.", contexts=())
-    )
-    row = take_response(own, other)
-    assert row.example == replace(TWO.example, response="Mark 70 is red.", response_sentences=None)
-    assert (row.labels.relevant, row.labels.relevance) == (TWO.labels.relevant, 0.4)
-    assert (row.labels.adherent, row.labels.utilized) == (False, ())
-    assert row.labels.unsupported == (Span(0, 15),)
-    refused = refuse(own, "I do not know.")
-    assert refused.example.response == "I do not know."
-    assert (refused.labels.relevant, refused.labels.relevance) == (TWO.labels.relevant, 0.4)
-    assert (refused.labels.adherent, refused.labels.unsupported) == (None, None)
-    assert refused.labels.utilized == ()
 
 
 def test_quoted_sentences_are_supported_by_themselves() -> None:

@@ -121,17 +121,6 @@ def test_an_unrelated_row_of_the_same_source_is_preferred() -> None:
     assert len(foreign & theirs) <= 3
 
 
-def test_only_rows_with_relevance_get_a_foreign_response() -> None:
-    every = Augmentation(foreign_response=1)
-    known = [replace(old, labels=replace(old.labels, relevance=0.5)) for old in ROWS]
-    for old, new in zip(known, augmented(every, known), strict=True):
-        assert new.example.question == old.example.question
-        assert new.example.response != old.example.response
-        assert new.labels.relevance == 0.5
-    unknown = [replace(old, labels=Labels(adherent=True)) for old in ROWS]
-    assert augmented(every, unknown) == unknown
-
-
 def test_nothing_is_altered_that_would_leave_nothing_known() -> None:
     verdict = [replace(old, labels=Labels(adherent=True)) for old in ROWS]
     loses = Augmentation(drop_contexts=1, empty_response=1)

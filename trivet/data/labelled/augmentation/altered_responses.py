@@ -51,26 +51,6 @@ def take_pair(labelled: LabelledExample, other: LabelledExample) -> LabelledExam
     )
 
 
-def take_response(labelled: LabelledExample, other: LabelledExample) -> LabelledExample:
-    """Replace the response by that of an unrelated example; relevance stays as it is.
-
-    Nothing of it is supported but sentences with general support, which are unknown here.
-    """
-    pair = take_pair(labelled, other)
-    own = labelled.labels
-    example = replace(pair.example, question=labelled.example.question)
-    labels = replace(pair.labels, relevant=own.relevant, relevance=own.relevance)
-    return replace(pair, example=example, labels=labels)
-
-
-def refuse(labelled: LabelledExample, refusal: str) -> LabelledExample:
-    """Replace the response by a refusal; relevance stays, and whether it is right is unknown."""
-    own = labelled.labels
-    labels = Labels(relevant=own.relevant, relevance=own.relevance, utilized=(), evidence=())
-    example = replace(labelled.example, response=refusal, response_sentences=None)
-    return replace(labelled, example=example, labels=labels, generator=None)
-
-
 def quote_contexts(labelled: LabelledExample, quoted: Sequence[ContextSpan]) -> LabelledExample:
     """Replace the response by sentences of the contexts, each supported by itself.
 

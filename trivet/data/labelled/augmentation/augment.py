@@ -1,8 +1,8 @@
 """Random alterations of training rows, each drawn by (seed, epoch, row); labels stay true.
 
 After Luna (arXiv 2406.00975, 3.3): contexts dropped, foreign contexts inserted, questions and
-responses exchanged. Our own: contexts reordered, responses cut, removed, quoted from the contexts,
-foreign responses, twins added.
+responses exchanged. Our own: contexts reordered, responses cut, removed, quoted from the
+contexts, twins added.
 """
 
 from __future__ import annotations
@@ -29,22 +29,11 @@ _FOREIGN_CHARACTERS = 2000  # length of a foreign passage, unless the contexts t
 # In order; shuffle is first because the others treat the new pair like the old one.
 _ALTERATIONS = (
     *("shuffle", "quote_contexts", "drop_contexts", "insert_contexts"),
-    *("permute_contexts", "cut_response", "empty_response", "foreign_response"),
+    *("permute_contexts", "cut_response", "empty_response"),
 )
 _MOST_QUOTED = 3  # sentences of the contexts that become a response
 _QUOTED_WORDS = range(3, 41)  # distinct words of such a sentence
 _LOOKS = 8  # rows drawn in search of an unrelated one
-_REFUSED = 0.3  # share of the foreign responses that are refusals
-_REFUSALS = (
-    "I do not know.",
-    "I don't know.",
-    "The passages do not say.",
-    "The context does not contain the answer to this question.",
-    "I'm sorry, but I cannot answer that from the given documents.",
-    "There is not enough information in the sources to answer the question.",
-    "Unable to answer based on the given passages.",
-    "The provided documents do not mention this.",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +46,6 @@ class Augmentation:
     permute_contexts: float = 0.0  # reorder the contexts
     cut_response: float = 0.0  # keep the first sentences of the response
     empty_response: float = 0.0  # remove the response
-    # replace the response by that of an unrelated row, or by a refusal; relevance stays as it is
-    foreign_response: float = 0.0
     # replace the response by sentences of the contexts; also if it is empty
     quote_contexts: float = 0.0
     twins: float = 0.0  # add a copy of the row with one small change (``twins``) to its batch
@@ -127,14 +114,6 @@ def _alter(name: str, example: LabelledExample, draw: _Draw) -> LabelledExample:
         return example if other is None else altered_responses.take_pair(example, other)
     if name == "quote_contexts":
         return _quote(example, random)
-    if name == "foreign_response":
-        if example.labels.relevant is None and example.labels.relevance is None:
-            return example
-        if random.random() < _REFUSED:
-            refusal = _REFUSALS[int(random.integers(len(_REFUSALS)))]
-            return altered_responses.refuse(example, refusal)
-        other = _draw_unrelated(draw.pool, draw)
-        return example if other is None else altered_responses.take_response(example, other)
     if name == "insert_contexts":
         return _insert(example, _draw_unrelated(draw.pool, draw), random)
     if name == "cut_response":
