@@ -11,6 +11,7 @@ import numpy as np
 import onnxruntime
 
 from trivet.backends.backend import check_ends, cores, threads_per_worker
+from trivet.backends.denormals import can_flush, denormals_as_zero
 from trivet.bundle.bundle import EXTERNAL_SUFFIX
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError
@@ -93,7 +94,8 @@ class OnnxRuntimeBackend:
             for name, dtype in self._inputs.items()
         }
         try:
-            answer = session.run(self._outputs, feed)
+            with denormals_as_zero():
+                answer = session.run(self._outputs, feed)
         except Exception as error:  # the library's errors share no base class but this one
             shape = "x".join(str(size) for size in windows.input_ids.shape)
             raise BackendError(
@@ -125,12 +127,15 @@ def _open(
     # Dynamic blocks: a thread that other work holds up leaves its share to the others.
     options.add_session_config_entry("session.dynamic_block_base", "4")
     options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
+    if can_flush():  # for the session's own threads
+        options.add_session_config_entry("session.set_denormal_as_zero", "1")
     try:
         if not sums_fit:
             keep_int8_sums_exact(options)
-        return onnxruntime.InferenceSession(
-            str(path), sess_options=options, providers=[*providers, "CPUExecutionProvider"]
-        )
+        with denormals_as_zero():  # restores the mode of this thread, which the option changes
+            return onnxruntime.InferenceSession(
+                str(path), sess_options=options, providers=[*providers, "CPUExecutionProvider"]
+            )
     except Exception as error:  # the library's errors share no base class but this one
         raise BundleError(f"{path.name}: ONNX Runtime refuses it: {error}") from error
 
