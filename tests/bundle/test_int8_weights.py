@@ -32,7 +32,7 @@ from trivet.model.rag_model import RagModel, as_tensors, to_numpy
 DIGITS = [*range(10)]
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["plain", "exact match"])
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "exact match, prefix attention"])
 def served(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[RagModel, Path]:
@@ -40,6 +40,7 @@ def served(
     model = RagModel(copy.deepcopy(model_of("bert").trunk)).eval()
     if request.param:
         model.add_exact_match(DIGITS)
+        model.use_prefix_attention()
     for parameter in model.parameters():  # the export stores equal tensors, as of zeros, once
         torch.nn.init.normal_(parameter, std=0.1)
     folder = tmp_path_factory.mktemp("served")
@@ -60,6 +61,7 @@ def test_weights_round_to_the_same_integers(served: tuple[RagModel, Path]) -> No
     assert after.keys() == before.keys()
     matches = any("matches" in name for name in before)
     assert again.architecture().get("digits", []) == (DIGITS if matches else [])
+    assert again.prefix_attention == matches
     rounded = 0
     for name, weight in after.items():
         matmul = ".layer." in name and weight.ndim == 2
