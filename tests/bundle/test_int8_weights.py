@@ -32,7 +32,7 @@ from trivet.model.rag_model import RagModel, as_tensors, to_numpy
 DIGITS = [*range(10)]
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["plain", "exact match, prefix attention"])
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "prefix"])
 def served(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[RagModel, Path]:

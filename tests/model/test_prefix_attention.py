@@ -80,7 +80,7 @@ def test_inference_forms_hide_the_same(model: RagModel, form: Form) -> None:
 
 def test_a_bundles_utilization_starts_from_its_old_head(bert_checkpoint: Path) -> None:
     model = RagModel(Trunk.from_pretrained(str(bert_checkpoint)))
-    old = model.heads["utilization"].classifier.weight.clone()
+    old = model.get_parameter("heads.utilization.classifier.weight").detach().clone()
     model.use_prefix_attention()
     head = model.heads["utilization"]
     assert isinstance(head, CrossAttentionHead) and model.architecture()["prefix_attention"]
