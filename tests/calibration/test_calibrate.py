@@ -66,7 +66,7 @@ def written(
     graph = GraphInfo(file="model.onnx", precision="fp32", opset=20, portable=True)
     write_bundle(
         folder,
-        tiny_info(tokenizer).model_copy(update={"graphs": (graph,)}),
+        tiny_info(tokenizer).model_copy(update={"graphs": (graph,), "prefix_attention": True}),
         tokenizer.to_json(),
         weights=model.state_dict(),
         encoder_config=model.architecture(),
