@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trivet.ablation.comparison import MEASURES
 from trivet.ablation.table import Cost, Table, Value
-from trivet.report.pages import Section, render_markdown, render_page
+from trivet.report.pages import Section, interval, render_markdown, render_page, with_interval
 from trivet.report.plots import interval_svg
 
 TABLE = "table"  # stem of table.md, table.json and table.html
@@ -93,8 +93,8 @@ def _cost_row(cost: Cost) -> list[str]:
         "-" if cost.parameters is None else f"{cost.parameters:,}",
         " ".join("?" if steps is None else str(steps) for steps in dict.fromkeys(cost.steps))
         or "-",
-        _interval(cost.training_seconds, cost.training_low, cost.training_high, ".0f"),
-        _interval(cost.inference_seconds, cost.inference_low, cost.inference_high, ".2f"),
+        with_interval(cost.training_seconds, cost.training_low, cost.training_high, ".0f"),
+        with_interval(cost.inference_seconds, cost.inference_low, cost.inference_high, ".2f"),
         cost.device or "-",
         str(cost.failed_rows),
         "; ".join(cost.remarks),
@@ -122,7 +122,7 @@ def _differences_section(title: str, values: Sequence[Value], table: Table) -> S
         of_measure = [value for value in values if value.measure == measure]
         for one in of_measure:
             ranges = (one.rows_low, one.rows_high), (one.seeds_low, one.seeds_high)
-            cells = map(_signed_range, ranges)
+            cells = (interval(*ends, "+.3f") for ends in ranges)
             rows.append([_arrow(measure), one.cell, f"{one.difference:+.3f}", *cells])
         if measure in _DRAWN:
             points = [
@@ -159,21 +159,8 @@ def _rows_cells(by_cell: dict[str, Value]) -> tuple[str, str, str]:
 
 def _cells(by_cell: dict[str, Value], table: Table) -> list[str]:
     found = [by_cell.get(cell) for cell in table.cells]
-    return ["-" if one is None else _interval(one.mean, one.low, one.high, ".3f") for one in found]
+    return ["-" if one is None else with_interval(one.mean, one.low, one.high) for one in found]
 
 
 def _arrow(measure: str) -> str:
     return f"{measure} {'↑' if MEASURES[measure] else '↓'}"
-
-
-def _interval(value: float | None, low: float | None, high: float | None, form: str) -> str:
-    if value is None:
-        return "-"
-    if low is None or high is None:
-        return f"{value:{form}}"
-    return f"{value:{form}} ({low:{form}} to {high:{form}})"
-
-
-def _signed_range(ends: tuple[float | None, float | None]) -> str:
-    low, high = ends
-    return "-" if low is None or high is None else f"{low:+.3f} to {high:+.3f}"

@@ -13,6 +13,7 @@ from trivet.report.wording import count
 
 _NAMED = 5  # unsupported answers that the summary names
 _MAX_NAME = 60  # characters of a name in it
+_COUNTS = ("evaluated", "windows", "answers", "without_response", "unsupported", "abstaining")
 SCORES = ("faithfulness", "supported_share", "relevance", "utilization", "completeness")
 
 
@@ -71,30 +72,15 @@ class Tally:
             score: {"mean": self.mean(score), "n": self.counts[score], "sum": self.sums[score]}
             for score in SCORES
         }
-        return {
-            "evaluated": self.evaluated,
-            "failed": self.failed,
-            "failures": dict(self.failures),
-            "windows": self.windows,
-            "answers": self.answers,
-            "without_response": self.without_response,
-            "unsupported": self.unsupported,
-            "abstaining": self.abstaining,
-            "worst": self.worst,
-            "scores": scores,
-        }
+        counts = {name: getattr(self, name) for name in ("failed", *_COUNTS)}
+        return counts | {"failures": self.failures, "worst": self.worst, "scores": scores}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
         """Read the counts of a record; raises ``KeyError``, ``TypeError`` or ``ValueError``."""
         scores = record["scores"]
         return cls(
-            evaluated=int(record["evaluated"]),
-            windows=int(record["windows"]),
-            answers=int(record["answers"]),
-            without_response=int(record["without_response"]),
-            unsupported=int(record["unsupported"]),
-            abstaining=int(record["abstaining"]),
+            **{name: int(record[name]) for name in _COUNTS},
             worst=[(float(score), str(name)) for score, name in record["worst"]],
             failures=Counter({str(code): int(n) for code, n in record["failures"].items()}),
             counts=Counter({score: int(scores[score]["n"]) for score in SCORES}),
@@ -106,12 +92,8 @@ class Tally:
         """Return the sum of several tallies."""
         whole = cls()
         for tally in tallies:
-            whole.evaluated += tally.evaluated
-            whole.windows += tally.windows
-            whole.answers += tally.answers
-            whole.without_response += tally.without_response
-            whole.unsupported += tally.unsupported
-            whole.abstaining += tally.abstaining
+            for name in _COUNTS:
+                setattr(whole, name, getattr(whole, name) + getattr(tally, name))
             whole.worst = heapq.nsmallest(_NAMED, [*whole.worst, *tally.worst])
             whole.failures += tally.failures
             whole.counts += tally.counts

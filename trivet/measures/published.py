@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,12 +23,11 @@ from trivet.measures.intervals import (
     IntArray,
     Statistic,
     auroc,
-    average,
     root_mean_square,
 )
-from trivet.measures.metrics import draws_of
+from trivet.measures.metrics import Measured, draws_of, means, to_figure
 from trivet.measures.predictions import Prediction, finite
-from trivet.measures.samples import true_score
+from trivet.measures.samples import Sample, true_score
 from trivet.records import Evaluation
 
 _SCORES = {
@@ -36,17 +35,6 @@ _SCORES = {
     "relevance_rmse": "relevance",
     "utilization_rmse": "utilization",
 }
-
-
-@dataclass(frozen=True)
-class _Compared:
-    """One measure of a judge and of the bundle, and their difference, on the same rows."""
-
-    estimates: dict[str, Estimate]  # by name of the measure
-    n: int
-    positives: int | None
-    groups: int
-    failed: int
 
 
 def measure_published(rows: Sequence[Prediction], *, resamples: int = 1000) -> list[Figure]:
@@ -58,35 +46,29 @@ def measure_published(rows: Sequence[Prediction], *, resamples: int = 1000) -> l
     sources: dict[str, list[Prediction]] = defaultdict(list)
     for row in rows:
         sources[row.example.source].append(row)
-    judges = dict.fromkeys(one.judge for row in rows for one in row.example.published)
     figures: list[Figure] = []
-    for judge in judges:
-        families: dict[str, list[dict[str, _Compared]]] = defaultdict(list)
-        for source in sorted(sources):
-            draws = draws_of(sources[source], source, resamples)
-            compared = {
-                measure: found
-                for measure in _SCORES
-                if (found := _compare(sources[source], draws, judge, measure)) is not None
-            }
-            if compared:
-                families[source.split("/")[0]].append(compared)
-                figures += [
-                    one for each in compared.values() for one in _figures(source, judge, each)
-                ]
-        for family, sets in families.items():
-            if len(sets) < 2:
-                continue
+    for judge in dict.fromkeys(one.judge for row in rows for one in row.example.published):
+        families: dict[str, dict[str, dict[str, Measured]]] = defaultdict(dict)
+        found: list[Figure] = []
+        for source, own in sorted(sources.items()):
+            draws = draws_of(own, source, resamples)
+            measured: dict[str, Measured] = {}
             for measure in _SCORES:
-                if parts := [one[measure] for one in sets if measure in one]:
-                    figures += _figures(f"{family}/mean", judge, _mean(parts))
+                measured |= _compare(own, draws, judge, measure)
+            if measured:
+                families[source.split("/")[0]][source] = measured
+                found += [to_figure(source, one) for one in measured.values()]
+        for family, sets in families.items():
+            if len(sets) > 1:
+                found += means(f"{family}/mean", sets)
+        figures += [replace(one, judge=judge) for one in found]
     return figures
 
 
 def _compare(
     rows: Sequence[Prediction], draws: Draws, judge: str, measure: str
-) -> _Compared | None:
-    """Return one measure on the rows that the judge scored; None if there are none."""
+) -> dict[str, Measured]:
+    """Return one measure on the rows that the judge scored, and the differences; by name."""
     name, failed = _SCORES[measure], 0
     kept: list[int] = []
     found: list[tuple[float, float, float]] = []  # truth, score of the judge, score of the bundle
@@ -107,7 +89,7 @@ def _compare(
             kept.append(place)
             found.append((float(truth), theirs, ours))
     if not kept:
-        return None
+        return {}
     places: IntArray = np.array(kept, dtype=np.int64)
     truths, by_judge, by_bundle = np.array(found, dtype=np.float64).T
 
@@ -117,61 +99,17 @@ def _compare(
         return root_mean_square(scores - truths)
 
     first, second = (draws.estimate(statistic(one), places) for one in (by_judge, by_bundle))
-    return _Compared(
-        estimates=_with_difference(measure, first, second),
-        n=len(kept),
-        positives=int((truths == 0).sum()) if name == "faithfulness" else None,
-        groups=draws.count(places),
-        failed=failed,
-    )
-
-
-def _with_difference(measure: str, judge: Estimate, bundle: Estimate) -> dict[str, Estimate]:
-    both = judge.value is not None and bundle.value is not None
-    value = (bundle.value or 0) - (judge.value or 0) if both else None
-    return {
-        measure: judge,
-        f"{measure}_of_bundle": bundle,
-        f"{measure}_difference": Estimate(value, bundle.resampled - judge.resampled),
+    both = first.value is not None and second.value is not None
+    value = (second.value or 0) - (first.value or 0) if both else None
+    positives = int((truths == 0).sum()) if name == "faithfulness" else None
+    needs = "needs hallucinated and adherent rows"
+    sample = Sample(measure, places, statistic(by_judge), positives, failed, needs)
+    estimates = {
+        measure: first,
+        f"{measure}_of_bundle": second,
+        f"{measure}_difference": Estimate(value, second.resampled - first.resampled),
     }
-
-
-def _mean(parts: Sequence[_Compared]) -> _Compared:
-    """Return the mean over sets; a set in which a measure is undefined is left out."""
-    positives = [one.positives for one in parts if one.positives is not None]
-    return _Compared(
-        estimates={
-            name: average([one.estimates[name] for one in parts]) for name in parts[0].estimates
-        },
-        n=sum(one.n for one in parts),
-        positives=sum(positives) if positives else None,
-        groups=sum(one.groups for one in parts),
-        failed=sum(one.failed for one in parts),
-    )
-
-
-def _figures(source: str, judge: str, compared: _Compared) -> list[Figure]:
-    figures = []
-    for measure, estimate in compared.estimates.items():
-        low, high = estimate.interval() or (None, None)
-        note = None
-        if estimate.value is None:
-            note = "undefined: needs hallucinated and adherent rows"
-        elif low is None:
-            note = "no interval: too few resamples are defined"
-        figures.append(
-            Figure(
-                measure=measure,
-                source=source,
-                value=estimate.value,
-                low=low,
-                high=high,
-                n=compared.n,
-                positives=compared.positives,
-                groups=compared.groups,
-                failed=compared.failed,
-                note=note,
-                judge=judge,
-            )
-        )
-    return figures
+    return {
+        name: Measured(replace(sample, measure=name), estimate, draws.count(places))
+        for name, estimate in estimates.items()
+    }

@@ -14,7 +14,7 @@ from trivet.measures.figures import Figure, to_json
 from trivet.peers.columns import Part, family
 from trivet.peers.predictions import Predictions
 from trivet.records import LabelledExample
-from trivet.report.pages import Section, render, render_markdown
+from trivet.report.pages import Section, render, render_markdown, with_interval
 from trivet.report.plots import roc_svg, scatter_svg
 
 _SHOWN = 30  # rows on which peers disagree
@@ -160,13 +160,10 @@ def _cells(figures: Sequence[Figure], judges: Sequence[str], measure: str) -> li
 
 
 def _cell(figure: Figure | None, form: str = "z.3f") -> str:
-    if figure is None or figure.value is None:
+    if figure is None:
         return "-"
-    form = form if abs(figure.value) < 100 else ",.0f"
-    value, low, high = (
-        "" if one is None else f"{one:{form}}" for one in (figure.value, figure.low, figure.high)
-    )
-    return f"{value} ({low} to {high})" if low else value
+    form = form if abs(figure.value or 0) < 100 else ",.0f"
+    return with_interval(figure.value, figure.low, figure.high, form)
 
 
 def _table(

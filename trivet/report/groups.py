@@ -6,11 +6,9 @@ import re
 from collections.abc import Sequence
 
 from trivet.data.labelled.plain_labels import LABEL_NAMES, read_label
-from trivet.report.estimates import Mean
-from trivet.report.pages import Section, shown_text
+from trivet.report.pages import Section, shown_text, with_interval
 from trivet.report.plots import interval_svg
 from trivet.report.tally import MAX_VALUES, Column, Tally
-from trivet.report.terminal import number
 from trivet.report.wording import ABSTAINS, SUPPORTED, UNSUPPORTED
 from trivet.verdict_json import SCORES
 
@@ -38,7 +36,7 @@ def _group_section(counted: Tally, column: Column) -> Section:
         evaluated = int((among & ~counted.failed).sum())
         means = {score: counted.mean(score, among) for score in SCORES}
         counts = [str(int((counted.kinds[kind] & among).sum())) for kind in _KINDS]
-        cells = [with_interval(mean) for mean in means.values()]
+        cells = [with_interval(mean.value, mean.low, mean.high) for mean in means.values()]
         rows.append((value, str(evaluated), str(int(among.sum()) - evaluated), *counts, *cells))
         for score, mean in means.items():
             if mean.value is not None:
@@ -91,17 +89,6 @@ def read_labels(column: str, values: Sequence[str]) -> list[bool] | None:
     # A word means the same in every column.
     words = all(read_label(v, "right") == read_label(v, "wrong") for v in values)
     return known if named or words else None
-
-
-def interval(mean: Mean, form: str = ".3f") -> str:
-    """Format an interval; ``-`` for none."""
-    return "-" if mean.low is None else f"{mean.low:{form}} to {mean.high:{form}}"
-
-
-def with_interval(mean: Mean, form: str = ".3f") -> str:
-    """Format a mean, followed by its interval if there is one."""
-    value = number(mean.value, form)
-    return value if mean.low is None else f"{value} ({interval(mean, form)})"
 
 
 def share(count: int, of: int) -> str:

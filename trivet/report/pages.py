@@ -119,6 +119,21 @@ def content_policy(code: str, *, fetches: bool = False) -> str:
     return f"{rules}; script-src 'sha256-{digest}'{own}"
 
 
+def with_interval(
+    value: float | None, low: float | None, high: float | None, form: str = ".3f"
+) -> str:
+    """Format a value, followed by its interval if there is one; ``-`` for none."""
+    if value is None:
+        return "-"
+    between = interval(low, high, form)
+    return f"{value:{form}}" if between == "-" else f"{value:{form}} ({between})"
+
+
+def interval(low: float | None, high: float | None, form: str = ".3f") -> str:
+    """Format an interval; ``-`` for none."""
+    return "-" if low is None or high is None else f"{low:{form}} to {high:{form}}"
+
+
 def shown_text(text: str) -> str:
     """Return a plain text in which every character is visible.
 

@@ -11,8 +11,8 @@ import numpy as np
 from trivet.errors import DataError
 from trivet.report.answer import read_answer
 from trivet.report.estimates import MIN_GROUPS, FloatArray, IntArray, Mean, mean_of
-from trivet.report.groups import interval, short, with_interval
-from trivet.report.pages import Section, render
+from trivet.report.groups import short
+from trivet.report.pages import Section, interval, render, with_interval
 from trivet.report.plots import interval_svg
 from trivet.report.tally import BoolArray, Tally, tally
 from trivet.report.terminal import number
@@ -169,7 +169,11 @@ def _score_section(pairs: Pairing) -> Section:
             for run in (pairs.first, pairs.second)
         ]
         rose, fell = int((change > _MIN_CHANGE).sum()), int((change < -_MIN_CHANGE).sum())
-        cells = (*map(number, means), number(mean.value, "+.3f"), interval(mean, "+.3f"))
+        cells = (
+            *map(number, means),
+            number(mean.value, "+.3f"),
+            interval(mean.low, mean.high, "+.3f"),
+        )
         rows.append((score, *cells, str(rose), str(fell), str(mean.n)))
         if mean.value is not None:
             points.append((score, mean.value, mean.low, mean.high))
@@ -202,7 +206,7 @@ def _group_sections(pairs: Pairing) -> list[Section]:
             if not among.any():
                 continue
             means = [pairs.mean_difference(score, among) for score in SCORES]
-            cells = [with_interval(mean, "+.3f") for mean in means]
+            cells = [with_interval(mean.value, mean.low, mean.high, "+.3f") for mean in means]
             rows.append((value, str(int(among.sum())), *cells))
             if means[0].value is not None:
                 points.append((short(value), means[0].value, means[0].low, means[0].high))

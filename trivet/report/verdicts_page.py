@@ -13,8 +13,8 @@ from trivet.measures.figures import ErrorRates
 from trivet.report.advice import advice
 from trivet.report.answer import Answer, read_answer
 from trivet.report.estimates import MIN_GROUPS
-from trivet.report.groups import group_sections, interval, share
-from trivet.report.pages import Section, render
+from trivet.report.groups import group_sections, share
+from trivet.report.pages import Section, interval, render
 from trivet.report.plots import histogram_svg
 from trivet.report.tally import KINDS, Column, Tally, tally
 from trivet.report.terminal import number
@@ -178,7 +178,7 @@ def _score_section(counted: Tally) -> Section:
     for score, values in counted.scores.items():
         mean = counted.mean(score)
         counts = (mean.n, failed, len(counted.rows) - failed - mean.n)
-        rows.append((score, number(mean.value), interval(mean), *map(str, counts)))
+        rows.append((score, number(mean.value), interval(mean.low, mean.high), *map(str, counts)))
         drawings.append(histogram_svg(values[np.isfinite(values)], score, "rows"))
     paragraph = (
         "Means over all rows that have the score, without failed rows. Answers to the same "
