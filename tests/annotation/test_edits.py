@@ -8,13 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trivet.annotation.edits import (
-    LONGEST,
-    Edit,
-    Kind,
-    apply_edits,
-    largest_share,
-)
+from trivet.annotation.edits import LONGEST, Edit, Kind, apply_edits, largest_share
 from trivet.errors import ExampleError
 from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample, Span
 

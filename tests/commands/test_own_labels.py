@@ -179,10 +179,7 @@ def test_the_page_makes_a_sheet_from_a_log(tmp_path: Path, monkeypatch: pytest.M
     ],
 )
 def test_wrong_labels_and_numbers_exit_with_2(
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    words: str,
-    complaint: str,
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], words: str, complaint: str
 ) -> None:
     code, out, err = call(words, monkeypatch, capfd)
     assert (code, out) == (2, "")

@@ -153,10 +153,7 @@ def test_a_layout_that_leaves_no_room_is_refused() -> None:
     [
         ([Piece("question"), Piece("response")], "has the piece contexts 0 times; it must have it"),
         ([Piece("contexts"), Piece("response")], "has the piece question 0 times"),
-        (
-            [Piece("contexts"), Piece("response"), Piece("question")],
-            "question comes after",
-        ),
+        ([Piece("contexts"), Piece("response"), Piece("question")], "question comes after"),
         ([Piece("contexts"), Piece("question", "x"), Piece("response")], "question has no text"),
         ([Piece("contexts"), Piece("question"), Piece("response", lead=" ")], "lead of response"),
         ([Piece("contexts", lead=" a"), Piece("question"), Piece("response")], "is ' a'; only"),

@@ -124,10 +124,7 @@ def test_an_answer_is_decided_by_its_weakest_claim(verdict: Evaluation, expected
     assert deciding_support(verdict) == expected
 
 
-@given(
-    st.lists(st.floats(0, 1), min_size=1, max_size=20),
-    st.floats(0.001, 1),
-)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.floats(0.001, 1))
 def test_a_shortened_threshold_flags_the_same_answers(values: list[float], given: float) -> None:
     support = np.array(values)
     found = shortest_threshold(given, support)

@@ -18,10 +18,7 @@ EXAMPLE = RagExample(
     "The mill was built in 1817. It is made of wood.",
 )
 SENTENCES = ["The mill was built in 1817.", "It is made of wood."]
-JUDGES: dict[str, Judge] = {
-    **llm_claims.JUDGES,
-    **llm_ratings.JUDGES,
-}
+JUDGES: dict[str, Judge] = {**llm_claims.JUDGES, **llm_ratings.JUDGES}
 
 
 def by_text(**replies: str) -> Script:
@@ -88,12 +85,7 @@ RIGHT: dict[str, tuple[Script, float, bool | None, int]] = {
     "lynx": (by_text(DOCUMENT='{"REASONING": ["one"], "SCORE": FAIL}'), 0.0, True, 1),
     "prometheus": (by_text(Rubrics="Mostly grounded. [RESULT] 4"), 0.75, None, 1),
     "guardian": (by_text(guardian="<think>\n</think>\n<score> no </score>"), 1.0, False, 1),
-    "glider": (
-        by_text(Pass="<reasoning>\n- 1\n</reasoning>\n<score>\n2\n</score>"),
-        0.25,
-        None,
-        1,
-    ),
+    "glider": (by_text(Pass="<reasoning>\n- 1\n</reasoning>\n<score>\n2\n</score>"), 0.25, None, 1),
     "tlm": (by_text(**TLM), (0.578 * (0.8 + 0.5 + 0.8) / 3 + 0.06) / 0.638, None, 4),
     "tlm-high": (
         by_text(**TLM),

@@ -135,8 +135,7 @@ def test_a_slow_answer_holds_up_no_other_row(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "faithfulness"),
-    [(["yes", "yes"], 1), (["yes", "borderline"], 1), (["no", "no"], 0)],
+    ("values", "faithfulness"), [(["yes", "yes"], 1), (["yes", "borderline"], 1), (["no", "no"], 0)]
 )
 def test_deepeval_passes_what_no_truth_contradicts(values: list[str], faithfulness: float) -> None:
     script = by_text(**DEEPEVAL | {"retrieval_context": verdicts(*values)})
@@ -152,11 +151,7 @@ def test_ragas_reads_integers_as_the_tool_does() -> None:
     ("kind", "script", "failed"),
     [
         ("ragas", by_text(Break_down='{"statements": []}'), "no_statements"),
-        (
-            "ragas",
-            by_text(**RAGAS, judge_the_faithfulness=statements(1, "yes")),
-            "unparsable",
-        ),
+        ("ragas", by_text(**RAGAS, judge_the_faithfulness=statements(1, "yes")), "unparsable"),
         ("deepeval", by_text(**DEEPEVAL | {"retrieval_context": verdicts("yes")}), "unparsable"),
         ("deepeval", by_text(**DEEPEVAL | {"retrieval_context": verdicts("idk", 1)}), "unparsable"),
         ("trulens", by_text(ALL_STATEMENTS="['a']", STATEMENT='{"score": 4}'), "unparsable"),

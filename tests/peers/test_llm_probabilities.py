@@ -25,10 +25,7 @@ def tokens(*parts: tuple[str, dict[str, float]], text: str = "") -> ChatAnswer:
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (
-            tokens(("SCORE: ", {}), ("PASS", {"PASS": -0.5, "FAIL": -1.5})),
-            1 / (1 + math.exp(-1)),
-        ),
+        (tokens(("SCORE: ", {}), ("PASS", {"PASS": -0.5, "FAIL": -1.5})), 1 / (1 + math.exp(-1))),
         (tokens(("SCORE:", {}), (' "P', {' "P': -1.0, " F": -1.0}), ("ASS", {})), 0.5),
         (tokens(("SCORE: ", {}), ("PASS", {"PASS": 0.0, "maybe": -1.0})), 1.0),
         (tokens(("SCORE: ", {}), ("FAIL", {"FAIL": -1.0, "PASS": -1.0})), 0.5),

@@ -60,8 +60,7 @@ def test_the_claims_of_minicheck(claim: str, supported: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "published"),
-    [("sun raises from east", 0.0653), ("sun raises from west", 0.7840)],
+    ("document", "published"), [("sun raises from east", 0.0653), ("sun raises from west", 0.7840)]
 )
 def test_the_scores_of_factcg_in_its_own_readme(document: str, published: float) -> None:
     peer = FactCG(load_classifier(NAME, 2048))

@@ -11,13 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trivet.measures.curves import ReliabilityBin, roc_points
-from trivet.report.plots import (
-    histogram_svg,
-    interval_svg,
-    reliability_svg,
-    roc_svg,
-    scatter_svg,
-)
+from trivet.report.plots import histogram_svg, interval_svg, reliability_svg, roc_svg, scatter_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 

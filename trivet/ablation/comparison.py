@@ -121,11 +121,7 @@ def _compare(runs: Sequence[Sequence[RowScore]], test: str, bucket: str) -> list
 
 
 def _measured(
-    runs: Sequence[Sequence[RowScore]],
-    test: str,
-    source: str,
-    bucket: str,
-    overall: bool,
+    runs: Sequence[Sequence[RowScore]], test: str, source: str, bucket: str, overall: bool
 ) -> dict[str, Compared]:
     """Return the measures of one source by name."""
     draws = Draws([row.group for row in runs[0]], source, _RESAMPLES)

@@ -183,10 +183,7 @@ def score_rows(
 
 
 def score_row(
-    test: str,
-    number: int,
-    labelled: LabelledExample,
-    result: Evaluation | FailedEvaluation,
+    test: str, number: int, labelled: LabelledExample, result: Evaluation | FailedEvaluation
 ) -> RowScore:
     """Return the stored scores of one row."""
     labels = labelled.labels

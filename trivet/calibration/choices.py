@@ -50,16 +50,14 @@ class Choices:
         ),
     ] = ()
     level: Annotated[
-        Level,
-        Setting("Fit support to labels of sentences, responses or both.", "--support-level"),
+        Level, Setting("Fit support to labels of sentences, responses or both.", "--support-level")
     ] = "sentence"
     weighing: Annotated[
         Weighing, Setting("Give each example, or each sentence, the same weight.", "--weigh")
     ] = "example"
     only: Annotated[tuple[str, ...], _prefixes("Use these sources; default: all. Repeatable.")] = ()
     thresholds_from: Annotated[
-        tuple[str, ...],
-        _prefixes("Choose thresholds on these sources; default: all. Repeatable."),
+        tuple[str, ...], _prefixes("Choose thresholds on these sources; default: all. Repeatable.")
     ] = ()
     rule: Rule = field(default_factory=Rule)  # chooses the sentence threshold
     lexical_overlap: Annotated[

@@ -161,12 +161,7 @@ def _smoothed(truth: BoolArray, weight: FloatArray) -> FloatArray:
 
 
 def _fit_linear(
-    head: HeadLogits,
-    loss: Loss,
-    what: str,
-    shifted: bool,
-    overlap: FloatArray | None,
-    count: float,
+    head: HeadLogits, loss: Loss, what: str, shifted: bool, overlap: FloatArray | None, count: float
 ) -> LinearMap:
     # In units of the logits' spread, and by the change of their mean, which are nearly independent.
     margins, _ = _margins(head.logits)

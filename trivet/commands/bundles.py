@@ -58,8 +58,7 @@ def _kinds() -> None:
 @options
 def lettucedetect(
     name: Annotated[
-        str,
-        Setting("Folder of the checkpoint, or org/name[@revision] on the hub.", "PATH_OR_HUB"),
+        str, Setting("Folder of the checkpoint, or org/name[@revision] on the hub.", "PATH_OR_HUB")
     ],
     *,
     out: Annotated[Path, Setting("Folder of the bundle.")],

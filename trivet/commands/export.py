@@ -30,8 +30,7 @@ OutOption = Annotated[
 ]
 Form = Literal["portable", "attention"]
 OneDataOption = Annotated[
-    str,
-    Setting("Labelled rows that no weight was trained on: jsonl:dev.jsonl.", metavar="SPEC"),
+    str, Setting("Labelled rows that no weight was trained on: jsonl:dev.jsonl.", metavar="SPEC")
 ]
 
 

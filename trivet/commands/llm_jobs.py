@@ -153,8 +153,7 @@ def generate(
         ),
     ] = None,
     samples: Annotated[
-        int,
-        Setting("Responses to a question, or questions about a passage.", metavar="N", least=1),
+        int, Setting("Responses to a question, or questions about a passage.", metavar="N", least=1)
     ] = 1,
     temperature: Annotated[
         list[float] | None, Setting("Of responses; default: 1. Repeatable.", metavar="T")

@@ -81,14 +81,12 @@ def test(
     ] = None,
     by_length: Annotated[bool, Setting("Also measure 0-5k, 5k-16k and over 16k tokens.")] = False,
     published: Annotated[
-        bool,
-        Setting("Also measure the scores of GPT-3.5, RAGAS and TruLens that RAGBench holds."),
+        bool, Setting("Also measure the scores of GPT-3.5, RAGAS and TruLens that RAGBench holds.")
     ] = False,
     against: Annotated[
         Path | None,
         Setting(
-            "Bundle to compare with on each --data, by the rule of choosing.",
-            metavar="FOLDER|NAME",
+            "Bundle to compare with on each --data, by the rule of choosing.", metavar="FOLDER|NAME"
         ),
     ] = None,
     reading: Reading,

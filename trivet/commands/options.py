@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from trivet.settings import (
-    DescribedField,
-    Setting,
-    SettingError,
-    ThreadsOption,
-    described_fields,
-)
+from trivet.settings import DescribedField, Setting, SettingError, ThreadsOption, described_fields
 
 if TYPE_CHECKING:
     from trivet.evaluation.evaluator import Evaluator

@@ -18,12 +18,10 @@ def show(
     verdicts: Annotated[Path, Setting("File of verdicts.", "VERDICTS")],
     *,
     id_: Annotated[
-        str | None,
-        Setting("Id or row number; default: the least faithful.", "--id", metavar="ID"),
+        str | None, Setting("Id or row number; default: the least faithful.", "--id", metavar="ID")
     ] = None,
     log: Annotated[
-        str | None,
-        Setting("Log with the texts; default: that of the run's record.", metavar="LOG"),
+        str | None, Setting("Log with the texts; default: that of the run's record.", metavar="LOG")
     ] = None,
 ) -> None:
     """Show one verdict of a file in the terminal.

@@ -198,9 +198,7 @@ class ChatClient:
             )
         if self._client is None:
             self._client = AsyncOpenAI(
-                api_key=self._key or "none",
-                base_url=self._base_url or None,
-                timeout=self._timeout,
+                api_key=self._key or "none", base_url=self._base_url or None, timeout=self._timeout
             )
         return self._client
 

@@ -10,14 +10,7 @@ import numpy as np
 
 from trivet.data.spans import mark_tokens
 from trivet.measures.intervals import BoolArray, FloatArray, IntArray
-from trivet.records import (
-    ContextSpan,
-    Evaluation,
-    FailedEvaluation,
-    LabelledExample,
-    Labels,
-    Span,
-)
+from trivet.records import ContextSpan, Evaluation, FailedEvaluation, LabelledExample, Labels, Span
 
 
 class Interval(Protocol):

@@ -117,9 +117,7 @@ def compare_peers(
     return write_comparison(compared, settings.out)
 
 
-def _read_rows(
-    settings: ComparisonSettings,
-) -> tuple[list[LabelledExample], list[LabelledExample]]:
+def _read_rows(settings: ComparisonSettings) -> tuple[list[LabelledExample], list[LabelledExample]]:
     """Return the rows to compare on and those to fit on, which share no document."""
     chosen = choose_rows(_load(settings.rows, settings.split), (), settings.limit, settings.seed)
     if not chosen:

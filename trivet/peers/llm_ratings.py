@@ -6,15 +6,7 @@ import functools
 import re
 
 from trivet.interface import replace_surrogates
-from trivet.peers.llm_peer import (
-    Conversation,
-    Judge,
-    find,
-    llm_peer,
-    render,
-    texts_of,
-    unparsable,
-)
+from trivet.peers.llm_peer import Conversation, Judge, find, llm_peer, render, texts_of, unparsable
 from trivet.peers.peer import Peer, PeerScore, PeerSetup
 
 POLLS = 5

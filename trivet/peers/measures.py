@@ -221,11 +221,7 @@ def _known(*columns: FloatArray) -> list[IntArray]:
 
 
 def _sample(
-    measure: str,
-    rows: IntArray,
-    statistic: Statistic,
-    positive: BoolArray,
-    note: str | None = None,
+    measure: str, rows: IntArray, statistic: Statistic, positive: BoolArray, note: str | None = None
 ) -> Sample:
     """Return a sample of some of the rows whose labels are given [n]."""
     hits, failed = int(positive[rows].sum()), len(positive) - len(rows)

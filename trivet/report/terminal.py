@@ -16,13 +16,7 @@ from trivet.records import Evaluation
 from trivet.report.answer import displayed_texts, evaluation_notes, rebuilt_texts
 from trivet.report.sources import find_sources
 from trivet.report.verdict_files import VerdictFile, VerdictRow
-from trivet.report.wording import (
-    NO_RESPONSE,
-    count,
-    find_reasons,
-    sentence_word,
-    verdict_word,
-)
+from trivet.report.wording import NO_RESPONSE, count, find_reasons, sentence_word, verdict_word
 from trivet.verdict_json import read_evaluation, read_scores
 
 UNSUPPORTED_STYLE = "bold red"

@@ -17,13 +17,7 @@ from trivet.report.plots import interval_svg
 from trivet.report.tally import BoolArray, Tally, tally
 from trivet.report.terminal import number
 from trivet.report.verdict_files import VerdictFile, VerdictRow
-from trivet.report.verdicts_page import (
-    SHOWN,
-    Card,
-    Choices,
-    check_request,
-    take_in_turn,
-)
+from trivet.report.verdicts_page import SHOWN, Card, Choices, check_request, take_in_turn
 from trivet.report.wording import ABSTAINS, UNSUPPORTED
 from trivet.verdict_json import SCORES
 

@@ -76,10 +76,7 @@ def test_the_judge_orders_by_uncertainty(
 
 
 def test_bad_input_is_refused_in_one_sentence(
-    labelled: Path,
-    out: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    labelled: Path, out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, said = end_of(monkeypatch, capsys, labelled, "--out", labelled)
     assert (code, "is the input; choose another file" in said) == (2, True)

@@ -9,12 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trivet.data.labelled.batching import (
-    WindowBatches,
-    balance_batches,
-    draw_rows,
-    fill_batches,
-)
+from trivet.data.labelled.batching import WindowBatches, balance_batches, draw_rows, fill_batches
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, lay_out
 from trivet.errors import ConfigError

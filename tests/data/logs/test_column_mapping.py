@@ -153,10 +153,7 @@ def test_ids_of_contexts_come_from_the_contexts_or_from_a_column_of_their_own() 
 def test_a_log_of_another_kind_is_refused_with_the_columns_that_it_has() -> None:
     other = {"id": "a", "prompt": "Hot?", "docs": "Cone six.", "completion": "Very."}
     for rows, message in (
-        (
-            [other] * 2,
-            "none of the first 2 rows can be read; line 1: has no question and no",
-        ),
+        ([other] * 2, "none of the first 2 rows can be read; line 1: has no question and no"),
         ([other] * 100, r"found id, prompt, docs, completion\); name the fields wit"),
         (["question,contexts"] * 64, "none of the first 64 rows can be read; line 1: is not JS"),
     ):

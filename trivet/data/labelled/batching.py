@@ -114,11 +114,7 @@ class WindowBatches(Sampler[list[int]]):
     """
 
     def __init__(
-        self,
-        layouts: Iterable[Layout],
-        budget: int,
-        seed: int | None,
-        draws: Sequence[float] = (),
+        self, layouts: Iterable[Layout], budget: int, seed: int | None, draws: Sequence[float] = ()
     ) -> None:
         sizes = [(len(layout.rows), max(map(len, layout.rows))) for layout in layouts]
         self._windows, self._widths = np.asarray(sizes, dtype=np.int64).reshape(-1, 2).T

@@ -21,12 +21,7 @@ from trivet.data.collating import collate
 from trivet.data.evidence_pairs import EvidencePairs, collate_pairs
 from trivet.data.labelled.augmentation.augment import Augmentation, augment_batch
 from trivet.data.labelled.batching import WindowBatches
-from trivet.data.labelled.labels import (
-    Targets,
-    align_labels,
-    collate_labels,
-    evidence_labels,
-)
+from trivet.data.labelled.labels import Targets, align_labels, collate_labels, evidence_labels
 from trivet.data.tokenization import SegmentTokenizer, TokenizedExample, tokenize_examples
 from trivet.data.windows import Layout, Windows, WindowSettings, lay_out
 from trivet.errors import ConfigError

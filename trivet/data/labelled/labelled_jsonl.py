@@ -76,10 +76,7 @@ def to_row(labelled: LabelledExample) -> dict[str, Any]:
             known[name] = _lists(spans)
     if labels.evidence is not None:
         known["evidence"] = [
-            {
-                "response": [one.response.start, one.response.end],
-                "contexts": _lists(one.contexts),
-            }
+            {"response": [one.response.start, one.response.end], "contexts": _lists(one.contexts)}
             for one in labels.evidence
         ]
     for name in ("adherent", "relevance", "utilization", "completeness"):

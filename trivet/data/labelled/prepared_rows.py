@@ -112,10 +112,7 @@ def prepare_cached(
             half = path.with_suffix(".half")
             with pa.OSFile(str(half), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
                 make = partial(
-                    _encode_block,
-                    tokenizer=tokenizer,
-                    settings=settings,
-                    use_evidence=use_evidence,
+                    _encode_block, tokenizer=tokenizer, settings=settings, use_evidence=use_evidence
                 )
                 for blobs in _map_blocks(make, examples, workers):
                     writer.write_batch(

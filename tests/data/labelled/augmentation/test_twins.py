@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 from trivet.data.labelled.augmentation.augment import Augmentation, augment_batch
 from trivet.data.labelled.augmentation.removed_sentences import remove_evidence, remove_sentences
 from trivet.data.labelled.augmentation.twins import TWINS, make_twin
-from trivet.data.labelled.augmentation.values import (
-    find_values,
-    form_of,
-    other_form,
-    units_like,
-)
+from trivet.data.labelled.augmentation.values import find_values, form_of, other_form, units_like
 from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample, Span
 
 TOWER = "The tower is 330 metres tall. Gustave Eiffel opened it on March 31, 1889."
@@ -295,11 +290,7 @@ sentences = st.lists(st.sampled_from(SAID), min_size=1, max_size=4)
     seed=st.integers(0, 99),
 )
 def test_a_wrong_twin_differs_in_its_marked_characters_alone(
-    contexts: list[list[str]],
-    response: list[str],
-    unsupported: list[bool],
-    kind: str,
-    seed: int,
+    contexts: list[list[str]], response: list[str], unsupported: list[bool], kind: str, seed: int
 ) -> None:
     starts = [sum(len(one) + 1 for one in response[:place]) for place in range(len(response))]
     spans = [Span(a, a + len(one)) for a, one in zip(starts, response, strict=True)]
