@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.graphs import write_other_graph
-from trivet.backends.backend import Precision, choose_gpu_graph, choose_graph
+from trivet.backends.backend import Precision, choose_graph
 from trivet.backends.loading import find_graphs, load_backend, load_tokenizer
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.backends.openvino import choose_for_openvino
@@ -56,12 +57,23 @@ def test_fp32_is_taken_where_there_is_no_int8(tiny_bundle: Path, tmp_path: Path)
         Evaluator(folder, precision="int8")
 
 
+choose_gpu_graph = functools.partial(choose_graph, on_gpu=True)
+
+
 @pytest.mark.parametrize(
     ("choose", "precision", "command"),
     [
         (choose_graph, "fp32", "onnx .*embedded --out DIR --precision fp32`"),
-        (choose_gpu_graph, None, "onnx .*embedded --out DIR --precision fp16`"),
-        (choose_gpu_graph, "bf16", "onnx .*embedded --out DIR --precision bf16`"),
+        (
+            functools.partial(choose_graph, on_gpu=True),
+            None,
+            "onnx .*embedded --out DIR --precision fp16`",
+        ),
+        (
+            functools.partial(choose_graph, on_gpu=True),
+            "bf16",
+            "onnx .*embedded --out DIR --precision bf16`",
+        ),
         (find_graphs, "bf16", "onnx .*embedded --out DIR --precision bf16`"),
         (choose_for_openvino, "fp16", "openvino .*embedded --out DIR --data DATA`"),
     ],

@@ -164,32 +164,21 @@ def check_self_test(
     logger.info("%s loaded from %s, self-test within %.2g", backend.name, bundle.folder, worst)
 
 
-def choose_graph(bundle: Bundle, precision: Precision | None) -> GraphInfo:
+def choose_graph(bundle: Bundle, precision: Precision | None, on_gpu: bool = False) -> GraphInfo:
     """Return the graph of a precision, or the fastest one, for ONNX Runtime.
 
     Raises:
-        BundleError: The bundle has no such graph, or ONNX Runtime cannot run the precision.
+        BundleError: The bundle has no such graph, or ONNX Runtime cannot run the precision there.
     """
-    if precision not in ("int8", "fp32", None):
+    if on_gpu and precision == "int8":
+        raise BundleError(f"{bundle.folder}: int8 is for CPUs; use --device cpu, or fp16 or fp32")
+    if not on_gpu and precision not in ("int8", "fp32", None):
         raise BundleError(
             f"{bundle.folder}: {precision} is for GPUs; use --backend torch or tensorrt, or int8 "
             "or fp32 on the CPU"
         )
-    return _first_graph(bundle, (precision,) if precision else ("int8", "fp32"))
-
-
-def choose_gpu_graph(bundle: Bundle, precision: Precision | None) -> GraphInfo:
-    """Return the graph of a precision, or the fastest one, for ONNX Runtime on a GPU.
-
-    Raises:
-        BundleError: The bundle has no such graph, or GPUs do not run it.
-    """
-    if precision == "int8":
-        raise BundleError(f"{bundle.folder}: int8 is for CPUs; use --device cpu, or fp16 or fp32")
-    return _first_graph(bundle, (precision,) if precision else ("fp16", "fp32"))
-
-
-def _first_graph(bundle: Bundle, wanted: tuple[Precision, ...]) -> GraphInfo:
+    fastest: Precision = "fp16" if on_gpu else "int8"
+    wanted = (precision,) if precision else (fastest, "fp32")
     by_precision = {graph.precision: graph for graph in reversed(bundle.info.graphs)}
     for each in wanted:
         if each in by_precision:

@@ -16,7 +16,6 @@ from trivet.backends.backend import (
     LoadedBackend,
     Precision,
     check_self_test,
-    choose_gpu_graph,
     choose_graph,
     cores,
 )
@@ -88,7 +87,7 @@ def load_onnx(
     named = device not in ("cpu", None)
     if gpu is not None and (named or CUDA in onnxruntime.get_available_providers()):
         try:
-            graph = choose_gpu_graph(bundle, precision)
+            graph = choose_graph(bundle, precision, on_gpu=True)
             backend = OnnxGpuBackend(bundle.path(graph.file), gpu)
             check_self_test(backend, bundle, graph.file)
             return LoadedBackend(backend, graph.precision)

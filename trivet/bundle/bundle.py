@@ -16,6 +16,7 @@ This module does not import torch; ``bundle.weights`` loads the weights.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -254,7 +255,9 @@ def check_folder(folder: Path) -> None:
     Raises:
         BundleError: It holds files that belong to no bundle.
     """
-    own = _OWN_NAMES | _listed_in(folder / MANIFEST_NAME) | {PARTIAL_NAME}
+    own = {*_OWN_NAMES, PARTIAL_NAME}
+    with contextlib.suppress(OSError, ValueError):  # what an older bundle lists is its own
+        own |= Manifest.model_validate_json((folder / MANIFEST_NAME).read_bytes()).files.keys()
     present = folder.iterdir() if folder.exists() else ()
     others = sorted(path.name for path in present if path.name not in own)
     if others:
@@ -262,14 +265,6 @@ def check_folder(folder: Path) -> None:
             f"{folder}: holds {', '.join(others[:5])}, which is not part of a bundle; "
             "give an empty or a new folder"
         )
-
-
-def _listed_in(manifest: Path) -> frozenset[str]:
-    """Return the names listed in an older manifest."""
-    try:
-        return frozenset(Manifest.model_validate_json(manifest.read_bytes()).files)
-    except (OSError, ValueError):
-        return frozenset()
 
 
 def _replace(

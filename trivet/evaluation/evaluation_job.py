@@ -101,7 +101,8 @@ class EvaluationJob:
 
     def only(self, reading: Reading[T]) -> T:
         """Wait; return the outcome of the only example, or raise its error."""
-        (outcome,) = self.outcomes(reading)
+        outcomes: list[T | Refusal] = self.postprocess(self.inference.wait(), reading)
+        (outcome,) = outcomes
         if isinstance(outcome, Refusal):
             raise outcome
         return outcome

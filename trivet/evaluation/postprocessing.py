@@ -183,18 +183,14 @@ def _sentences(
         elif role == "no_claim":
             verdicts.append(SentenceVerdict(*place, None, None))
         else:
-            value = 1 - _most_relevant(tokens, outputs)
+            # 0 without a relevant context sentence, or without the head
+            counts = np.bincount(tokens.context_sentence)
+            found = _sentence_means(outputs.relevance_probs, "relevance_probs", tokens, counts)
+            value = 1.0 if found is None else 1 - float(found.max(initial=0.0))
             answered = thresholds.answered is not None and 1 - value >= thresholds.answered
             denied = answered and "claim" not in preprocessed.layout.roles
             verdicts.append(SentenceVerdict(*place, value, not denied, abstains=True))
     return tuple(verdicts)
-
-
-def _most_relevant(tokens: TokenizedExample, outputs: Outputs) -> float:
-    """Return the relevance of the most relevant context sentence; 0 without one or its head."""
-    counts = np.bincount(tokens.context_sentence)
-    found = _sentence_means(outputs.relevance_probs, "relevance_probs", tokens, counts)
-    return 0.0 if found is None else float(found.max(initial=0.0))
 
 
 def _contexts(

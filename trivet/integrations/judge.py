@@ -15,6 +15,7 @@ import trivet
 from trivet.data.logs.context_values import names_or_none, plain, read_contexts
 from trivet.data.logs.rows import RowReader
 from trivet.errors import BackendError, ExampleError, WindowError
+from trivet.interface import Result
 from trivet.records import Evaluation, FailedEvaluation, RagExample
 
 SCORES: Mapping[str, str] = {
@@ -24,8 +25,6 @@ SCORES: Mapping[str, str] = {
     "completeness": "completeness",
 }
 """Field of ``Evaluation`` by the name of the score in other tools."""
-
-Result: TypeAlias = Evaluation | FailedEvaluation
 
 _SHOWN_SPANS = 5
 

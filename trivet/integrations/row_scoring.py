@@ -17,7 +17,8 @@ from typing import Any, cast
 
 import trivet
 from trivet.errors import ConfigError, DataError
-from trivet.integrations.judge import Judge, Result, import_tool, judge_rows
+from trivet.integrations.judge import Judge, import_tool, judge_rows
+from trivet.interface import Result
 from trivet.records import FailedEvaluation
 
 Load = Callable[[], Judge]

@@ -71,12 +71,12 @@ class Asked:
         self._runner = asyncio.Runner()
         self.run: Callable[[Any], Any] = self._runner.run
         metrics = Metrics()
-        self.health = Health(watch=metrics)
+        self.health = Health()
         self.batcher = Batcher(
             evaluator,
             most_requests=self.settings.max_requests,
             most_windows=self.settings.max_queued_windows,
-            watch=self.health,
+            watch=metrics,
         )
         self.run(self.batcher.start())
         self.health.warmed(self.batcher)

@@ -16,7 +16,6 @@ from trivet.errors import BackendError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import RagExample
 from trivet.serve.http.health import CANARY, CHECKS, Health
-from trivet.serve.http.metrics import Metrics
 from trivet.serve.scheduling.batcher import Batcher
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +27,7 @@ async def warmed_up(
 ) -> AsyncIterator[tuple[Health, Batcher]]:
     """Yield the health of a batcher that has answered; nothing checks it by itself."""
     health = Health(canary_seconds=canary_seconds, hung_seconds=hung_seconds)
-    batcher = Batcher(Evaluator(backend=backend), watch=health, **bounds)
+    batcher = Batcher(Evaluator(backend=backend), **bounds)
     await batcher.start()
     await batcher.evaluate([CANARY])
     health.warmed(batcher)
@@ -190,13 +189,3 @@ async def test_it_is_checked_repeatedly_until_cancelled(backend: EvenBackend) ->
         watching.cancel()
         await asyncio.wait([watching])
         assert watching.cancelled()
-
-
-def test_events_of_the_batcher_are_passed_on() -> None:
-    metrics = Metrics()
-    health = Health(watch=metrics)
-    health.called(3, 0.1)
-    health.rejected("windows")
-    page = metrics.page(None)[0]
-    assert b"trivet_call_windows_sum 3.0" in page
-    assert b'trivet_rejected_total{reason="windows"} 1.0' in page

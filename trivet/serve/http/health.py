@@ -20,7 +20,7 @@ from starlette.routing import Route
 from trivet.records import FailedEvaluation, RagExample, to_json_text
 from trivet.serve.http.errors import RequestError
 from trivet.serve.http.metrics import Metrics
-from trivet.serve.scheduling.batched_request import Draining, Expired, Overloaded, Watch
+from trivet.serve.scheduling.batched_request import Draining, Expired, Overloaded
 from trivet.serve.scheduling.batcher import Batcher
 
 logger = logging.getLogger(__name__)
@@ -40,42 +40,22 @@ PUBLIC = PROBES | {"/", "/try"}
 
 
 class Health:
-    """State of the probes; a ``Watch`` of the batcher that passes everything on to another one."""
+    """State of the probes."""
 
-    def __init__(
-        self,
-        *,
-        canary_seconds: float = 10.0,
-        hung_seconds: float = 30.0,
-        watch: Watch | None = None,
-    ) -> None:
+    def __init__(self, *, canary_seconds: float = 10.0, hung_seconds: float = 30.0) -> None:
         """Start live but not ready; a call counts as hung after ``hung_seconds``."""
         self._canary_seconds = canary_seconds
         self._hung_seconds = hung_seconds
-        self._watch = watch
         self._batcher: Batcher | None = None
         self.draining = False
-        self._last_call = time.monotonic()
         self._canary: asyncio.Task[str | None] | None = None
         self._sent = 0.0
         self._failed_checks = 0
         self._reason: str | None = None
 
-    def called(self, windows: int, seconds: float) -> None:
-        """Note an answered backend call; called from its thread."""
-        self._last_call = time.monotonic()
-        if self._watch is not None:
-            self._watch.called(windows, seconds)
-
-    def rejected(self, reason: str) -> None:
-        """Note a refused request."""
-        if self._watch is not None:
-            self._watch.rejected(reason)
-
     def warmed(self, batcher: Batcher) -> None:
         """Become ready: the backend has answered."""
         self._batcher = batcher
-        self._last_call = time.monotonic()
 
     def drain(self) -> None:
         """Become not ready: the server refuses new work."""
@@ -138,12 +118,12 @@ class Health:
         if hung := self._hung_call(batcher):
             return hung
         if not done:
-            return self._standstill(since=self._sent)
+            return self._standstill(batcher, since=self._sent)
         task, self._canary = self._canary, None
         try:
             return task.result()
         except (Overloaded, Expired):
-            return self._standstill(since=self._last_call)
+            return self._standstill(batcher)
         except Draining:
             return "the batcher refuses work"
         except Exception as error:
@@ -157,9 +137,9 @@ class Health:
         limit = f"hung_seconds {self._hung_seconds:g}"
         return f"a backend call has been running for {running:.0f} s ({limit})"
 
-    def _standstill(self, since: float) -> str | None:
+    def _standstill(self, batcher: Batcher, since: float = 0.0) -> str | None:
         """Return the fault that no call was answered although work waited since ``since``."""
-        still = time.monotonic() - max(since, self._last_call)
+        still = time.monotonic() - max(since, batcher.state().last_call)
         if still <= self._hung_seconds:
             return None
         limit = f"hung_seconds {self._hung_seconds:g}"

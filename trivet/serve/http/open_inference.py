@@ -156,7 +156,9 @@ def write_tensors(
         datatype = "BYTES" if isinstance(value, str) else "FP32"
         output: dict[str, Any] = {"name": name, "datatype": datatype, "shape": [1]}
         if is_binary:
-            packed = _packed(value)
+            packed = value.encode() if isinstance(value, str) else struct.pack("<f", value)
+            if isinstance(value, str):
+                packed = len(packed).to_bytes(4, "little") + packed
             output["parameters"] = {_BINARY_SIZE: len(packed)}
             behind += packed
         else:
@@ -213,13 +215,6 @@ def _from_binary(binary: memoryview, size: Any, tensor: Tensor) -> tuple[list[st
             raise RequestError("invalid_unicode", f"input {name} is not UTF-8") from None
         at += 4 + length
     return texts, binary[size:]
-
-
-def _packed(value: float | str) -> bytes:
-    if isinstance(value, str):
-        encoded = value.encode()
-        return len(encoded).to_bytes(4, "little") + encoded
-    return struct.pack("<f", value)
 
 
 NAME, VERSION = "trivet", "1"

@@ -184,7 +184,10 @@ class TraceReceiver:
     def _parse(self, body: bytes, coding: str, media: str) -> list[TraceSpan]:
         raw = self._decompress(body, coding)
         try:
-            spans = list(_json_spans(raw) if media == _JSON else _protobuf_spans(raw))
+            found = _protobuf_spans(raw)
+            if media == _JSON:
+                found = read_otel({"resourceSpans": json.loads(raw).get("resourceSpans") or ()})
+            spans = list(found)
             if not all(_TRACE_ID.fullmatch(s.trace) and _SPAN_ID.fullmatch(s.id) for s in spans):
                 raise RequestError("validation", "an id of a trace or a span is malformed")
         except DecodeError as error:
@@ -237,11 +240,6 @@ class TraceReceiver:
         if self._telemetry is not None:
             self._telemetry.record(verdict, trace.trace, trace.span)
         return "judged"
-
-
-def _json_spans(raw: bytes) -> Iterator[TraceSpan]:
-    record = json.loads(raw)
-    return read_otel({"resourceSpans": record.get("resourceSpans") or ()})
 
 
 def _protobuf_spans(raw: bytes) -> Iterator[TraceSpan]:

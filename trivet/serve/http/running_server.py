@@ -140,16 +140,14 @@ class RunningServer:
         self._settings = settings
         metrics = Metrics()
         self.health = Health(
-            canary_seconds=settings.canary_seconds,
-            hung_seconds=settings.hung_seconds,
-            watch=metrics,
+            canary_seconds=settings.canary_seconds, hung_seconds=settings.hung_seconds
         )
         self.batcher = Batcher(
             evaluator,
             most_requests=settings.max_requests,
             most_windows=settings.max_queued_windows,
             wait_ms=settings.wait_ms,
-            watch=self.health,
+            watch=metrics,
         )
         self._receiver: TraceReceiver | None = None
         if settings.otlp:

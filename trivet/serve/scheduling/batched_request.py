@@ -72,6 +72,7 @@ class BatcherState:
     windows: int  # waiting
     call_seconds: float | None  # age of the oldest running backend call
     draining: bool  # whether new requests are refused
+    last_call: float = 0.0  # time of the last answered call, by time.monotonic
 
 
 class Watch(Protocol):

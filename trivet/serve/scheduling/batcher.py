@@ -68,6 +68,7 @@ class Batcher:
         self._evaluator = evaluator
         self._wait_seconds = wait_ms / 1000
         self._watch = watch
+        self._last_call = time.monotonic()
         window_size = evaluator.bundle.info.window.size
         self._admission = Admission(most_requests, most_windows, window_size)
         self.requests: set[BatchedRequest] = set()
@@ -154,7 +155,8 @@ class Batcher:
         """Return the amount of work and the state of the backend."""
         began = min(list(self._running.values()), default=None)
         seconds = None if began is None else max(0.0, time.monotonic() - began)
-        return BatcherState(len(self.requests), self._queue.windows, seconds, self._draining)
+        work = len(self.requests), self._queue.windows
+        return BatcherState(*work, seconds, self._draining, self._last_call)
 
     async def drain(self, grace_seconds: float) -> bool:
         """Refuse new requests and finish the accepted ones; return whether all were finished.
@@ -288,6 +290,7 @@ class Batcher:
         del self._running[thread]
         answered = not isinstance(call.answer, BackendError)
         if answered:
+            self._last_call = ended
             self._admission.note_call(len(windows), ended - began, shared)
         for request, places in taken:
             gone = len(places)
