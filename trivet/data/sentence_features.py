@@ -8,10 +8,11 @@ each of them is worth.
 
 from __future__ import annotations
 
+import functools
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -77,16 +78,23 @@ class ContextValues:
         # by dimension, rising; "" has bare numbers and years, "written" the numbers before units
         self._amounts: dict[str, list[_Place]] = defaultdict(list)
         self._parts: dict[str, set[int]] = defaultdict(set)
-        self._words: dict[str, set[int]] = defaultdict(set)
         self._initials: dict[str, set[int]] = defaultdict(set)
         self._known: dict[Amount, set[int]] = {}  # amounts that were looked up
-        for sentence, text in enumerate((question, *sentences), QUESTION):
-            for word in _WORDS.findall(text):
-                self._words[name_key(word)].add(sentence)
+        self._texts = (question, *sentences)
+        for sentence, text in enumerate(self._texts, QUESTION):
             for value in find_values(text):
                 self._add(value, sentence)
         for dimension, places in self._amounts.items():
             self._amounts[dimension] = sorted(set(places))
+
+    @functools.cached_property
+    def _words(self) -> Mapping[str, set[int]]:
+        """Sentences of each word, by its key; only the names of a response need it."""
+        found: dict[str, set[int]] = defaultdict(set)
+        for sentence, text in enumerate(self._texts, QUESTION):
+            for word in _WORDS.findall(text):
+                found[name_key(word)].add(sentence)
+        return found
 
     def _add(self, value: Value, sentence: int) -> None:
         if (amount := value.amount) is not None:

@@ -149,7 +149,8 @@ def find_values(text: str) -> list[Value]:
     if ANY_MARK.search(text):
         text = blank_markup(text)
     plain = text if text.isascii() else text.translate(_DOTS)
-    digits, words = _DIGIT.search(plain), _LETTERS.findall(plain.casefold())
+    digits = _DIGIT.search(plain)
+    words = () if digits else _LETTERS.findall(plain.casefold())
     taken = bytearray(len(text))
     found: list[Value] = []
     if digits or not _TIME_WORDS.isdisjoint(words):
