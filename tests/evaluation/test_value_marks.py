@@ -10,6 +10,7 @@ import pytest
 from trivet.bundle.schema import Thresholds
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import WindowSettings, lay_out
+from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.postprocessing import to_evaluation
 from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.model.aggregate import Outputs
@@ -105,3 +106,25 @@ def test_an_abstention_is_right_unless_the_contexts_answer(tokenizer: SegmentTok
     assert judge(tokenizer, text, relevance=0.9).adherent, "no threshold: taken as it is"
     beside = judge(tokenizer, f"Refunds take 5 days. {text}", 0.9, relevance=0.9, answered=0.6)
     assert (beside.abstains, beside.adherent) == (False, True), "about a detail"
+
+
+def test_a_citation_by_name_is_no_fact_that_the_contexts_lack(embedded: Evaluator) -> None:
+    question, fact = "When was it built?", "The mill was built of stone in 1790"
+    named = {"text": f"{fact}.", "title": "Smith, J. (2020). Old mills"}
+    cited = embedded.evaluate(question, [named], f"{fact} (Smith 2020).")
+    numbered = embedded.evaluate(question, [named], f"{fact} [1].")
+    assert cited.faithfulness == pytest.approx(numbered.faithfulness, abs=1e-3)
+    assert cited.adherent is True
+    assert cited.sentences[0].text == f"{fact} (Smith 2020)."
+    assert cited.citations is not None and cited.citations.precision == 1
+
+    response = f"{fact} (Smith 2020). It was sold in 1850 (Smith 2020)."
+    verdict = embedded.evaluate(question, [named], response)
+    stream = embedded.stream(question, [named])
+    events = [*stream.feed(response), *stream.flush()]
+    assert [event.supported for event in events] == [True, False]
+    spans = [*verdict.unsupported, *(span for event in events for span in event.unsupported)]
+    assert any(span.text == "1850" for span in spans)
+    assert all(response[span.start : span.end] == span.text for span in spans)
+    assert not any(span.text == "2020" for span in spans)
+    assert stream.close() == verdict

@@ -10,13 +10,14 @@ from tests.report.rows import verdict_on
 from trivet.data.sentences import split_sentences
 from trivet.records import (
     CitationMark,
+    ContextName,
     ContextSentence,
     ContextVerdict,
     Evaluation,
     EvidenceSpan,
     SentenceVerdict,
 )
-from trivet.report.sources import check_citations
+from trivet.report.sources import check_citations, number_citations
 
 CONTEXTS = (
     "The mill was built of stone in 1817.",
@@ -147,3 +148,13 @@ def test_a_mark_is_checked_against_the_evidence_not_against_shared_words() -> No
     for found, supported in ((by_words, [False, True]), (by_head, [True, False])):
         assert found is not None
         assert [mark.supported for mark in found.marks] == supported
+
+
+def test_marks_with_names_are_read_as_numbers_of_equal_length() -> None:
+    names = [ContextName("doc-7", "Smith, J. (2020). Old mills"), ContextName("b", None)]
+    for given, read in (
+        ("Built in 1790 [doc-7].", "Built in 1790 [1    ]."),
+        ("Built in 1790 (Smith 2020), wide [b].", "Built in 1790 [1         ], wide [2]."),
+        ("Built [1] in [2, 3] 1790 (Miller 2020) [c].", None),
+    ):
+        assert number_citations(given, names) == (read or given)

@@ -117,7 +117,7 @@ _POSITION_BEFORE = re.compile(
     r"s?[\s:#.]*(?:\d+(?:,| and|, and|-) ?)*|[.:;!?]\s+)$|[\[(]$",
     re.IGNORECASE,
 )
-_POSITION_AFTER = re.compile(r"\s?[.):\]]+(?:\s|\*|$)")
+_POSITION_AFTER = re.compile(r"\s?[.):\]]+(?:\s|\*|$)|\s{1,300}\]")
 _ROUNDED = re.compile(
     r"(?:\b(?:about|around|approximately|approx\.?|roughly|nearly|almost|some|over|under|more than"
     r"|less than|at least|up to|close to|circa|ca\.)|[~≈<>])\s*$",

@@ -19,6 +19,7 @@ from trivet.evaluation.postprocessing import with_support
 from trivet.evaluation.preprocessing import PreprocessedExample, Preprocessor
 from trivet.interface import SentenceEvent
 from trivet.records import ContextSpan, Evaluation, RagExample, Span
+from trivet.report.sources import number_citations
 
 StreamWindows = Literal["evidence", "all"]
 """Windows that judge a sentence: one of the context sentences nearest to it, or all."""
@@ -230,8 +231,9 @@ class SentenceReader:
                 break
             spans.insert(0, before)
         first, text = spans[0].start, self.text[: sentence.end]
-        segment = self._encode(text, first)
-        tokens = with_response(self._prepared.tokens, text, segment, tuple(spans))
+        read = number_citations(text, self._prepared.example.context_names)
+        segment = self._encode(read, first)
+        tokens = with_response(self._prepared.tokens, read, segment, tuple(spans))
         last = len(tokens.response_sentence_spans) - 1
         if last < 0 or tokens.response_sentence_spans[last] != sentence:
             return None

@@ -69,7 +69,7 @@ def to_evaluation(
     if has_response and thresholds is not None:
         sentences = _sentences(preprocessed, outputs, thresholds)
         support = probabilities(outputs.support_probs, "support_probs")[0]
-        unsupported = find_unsupported(tokens, layout, support, sentences, thresholds.span)
+        unsupported = find_unsupported(preprocessed, support, sentences, thresholds.span)
     # An abstention that is unsupported counts like a sentence: no adherent response has one.
     denials = [
         s.support for s in sentences if s.abstains and not s.supported and s.support is not None
@@ -123,7 +123,7 @@ def to_token_verdicts(
     response = tokens.response
     support = probabilities(outputs.support_probs, "support_probs")[0, : len(response)]
     sentences = _sentences(preprocessed, outputs, thresholds)
-    spans = find_unsupported(tokens, preprocessed.layout, support, sentences, thresholds.span)
+    spans = find_unsupported(preprocessed, support, sentences, thresholds.span)
     marked = mark_tokens(response.offsets, [Span(span.start, span.end) for span in spans])
     return tuple(
         TokenVerdict(start, end, text[start:end], value, not unsupported)

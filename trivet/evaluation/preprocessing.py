@@ -18,6 +18,7 @@ from trivet.data.tokenization import (
 from trivet.data.windows import Layout, WindowSettings, lay_out
 from trivet.errors import BackendError, ExampleError, WindowError
 from trivet.records import FailedEvaluation, RagExample
+from trivet.report.sources import number_citations
 
 MAX_CHARACTERS = 2_000_000
 MAX_WINDOWS = 20_000
@@ -138,10 +139,14 @@ class Preprocessor:
         return PreprocessedExample(example, tokens, self.lay_out(tokens, allow_empty_contexts))
 
     def _check(self, example: RagExample, allow_empty_contexts: bool) -> RagExample:
-        """Refuse an example that cannot be evaluated, before it is tokenized; empty blank texts."""
-        contexts = example.contexts
+        """Refuse an example that cannot be evaluated, before it is tokenized.
+
+        In the example returned blank texts are empty, and marks that name a context are numbers.
+        """
+        contexts, names = example.contexts, example.context_names
         if not isinstance(contexts, tuple):
-            contexts, _ = as_passages(contexts)
+            contexts, given = as_passages(contexts)
+            names = names or given
         if example.context_names and len(example.context_names) != len(contexts):
             raise ExampleError(
                 f"context_names are {len(example.context_names)} for {len(contexts)} contexts; "
@@ -172,8 +177,8 @@ class Preprocessor:
                 spans = tuple(() if empty else s for s, empty in zip(spans, blank, strict=True))
         example = replace(example, contexts=contexts, context_sentences=spans)
         if not example.response.strip():
-            example = replace(example, response="", response_sentences=None)
-        return example
+            return replace(example, response="", response_sentences=None)
+        return replace(example, response=number_citations(example.response, names))
 
     def lay_out(
         self,

@@ -18,6 +18,7 @@ from trivet.data.spans import subtract_spans
 from trivet.data.tokenization import FloatArray, IntArray, TokenizedExample
 from trivet.data.values import Value, ValueKind, find_values
 from trivet.data.windows import Layout
+from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.records import (
     ContextSpan,
     SentenceVerdict,
@@ -39,8 +40,7 @@ _SUBCATEGORIES: dict[ValueKind, SpanSubcategory] = {
 
 
 def find_unsupported(
-    tokens: TokenizedExample,
-    layout: Layout,
+    preprocessed: PreprocessedExample,
     support: FloatArray,
     sentences: Sequence[SentenceVerdict],
     threshold: float,
@@ -50,13 +50,13 @@ def find_unsupported(
     These are the values that its sources do not have and its weakest words, or all of it.
 
     Args:
-        tokens: The example.
-        layout: Its layout, with the values.
+        preprocessed: The example, with its layout.
         support: Support probabilities of the response tokens. *Shape:* [R, or more].
         sentences: Verdicts on the sentences that have a token.
         threshold: Words whose support is below it are weak.
     """
-    response = tokens.example.response
+    tokens, layout = preprocessed.tokens, preprocessed.layout
+    response = preprocessed.example.response
     found: list[UnsupportedSpan] = []
     numbers = np.flatnonzero(np.bincount(tokens.response_sentence))
     for number, sentence in zip(numbers.tolist(), sentences, strict=True):

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from trivet.records import CitationMark, Citations, ContextVerdict, Evaluation
+from trivet.records import CitationMark, Citations, ContextName, Evaluation
 
 _MOST = 2  # sources of one sentence
 _LEAST_SHARE = 0.15  # of a sentence's words, by weight, that a source must add
@@ -95,7 +95,7 @@ def check_citations(verdict: Evaluation) -> Citations | None:
     with this id or title, ``(Smith 2020)`` one with these words in its title. Marks at the
     beginning of a sentence number a list and are no marks.
     """
-    named = _Named(verdict.contexts)
+    named = _Named([ContextName(each.id, each.title) for each in verdict.contexts])
     marked = [list(named.marks(sentence.text)) for sentence in verdict.sentences]
     if not any(marked):
         return None
@@ -120,10 +120,23 @@ def check_citations(verdict: Evaluation) -> Citations | None:
     return Citations(tuple(marks), precision, cited / sourced if sourced else None)
 
 
+def number_citations(response: str, names: Sequence[ContextName]) -> str:
+    """Return a response of equal length whose marks with names of contexts are numbered ones.
+
+    ``[doc-7]`` becomes ``[1    ]``. A model does not know the names, and takes the year of
+    ``(Smith 2020)`` for a fact that no passage has.
+    """
+    for start, end, contexts in _Named(names).marks(response) if names else ():
+        number = str(contexts[0] + 1).ljust(end - start - 2)
+        if not MARK.fullmatch(response, start, end) and len(number) == end - start - 2:
+            response = f"{response[:start]}[{number}]{response[end:]}"
+    return response
+
+
 class _Named:
     """The contexts of a verdict by the names that marks may give them."""
 
-    def __init__(self, contexts: Sequence[ContextVerdict]) -> None:
+    def __init__(self, contexts: Sequence[ContextName]) -> None:
         self._count = len(contexts)
         self._by_name: dict[str, tuple[int, ...]] = {}
         self._titles: list[frozenset[str]] = []
