@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from tests.annotation.annotate_run import lines
 from tests.annotation.job_commands import run, write
 from tests.annotation.scripted_annotator import text_of
 from tests.llm import scripted_endpoint as scripted
-from tests.llm.scripted_endpoint import Reply, ScriptedEndpoint, last_text
-from trivet.__main__ import app
-from trivet.batch.output import Output
+from tests.llm.scripted_endpoint import Reply, last_text
 from trivet.data.labelled.labelled_jsonl import read_jsonl
 from trivet.data.logs.column_mapping import Columns
 from trivet.data.logs.log import Log
@@ -165,21 +160,6 @@ def test_a_fault_is_sent_back_and_the_next_answer_taken() -> None:
     assert "it is empty" in last_text(endpoint.bodies[1])
 
 
-def test_the_same_command_pays_for_nothing_twice() -> None:
-    write("log.jsonl", *asked(8))
-    words = ["generate", "log.jsonl", "--out", "out.jsonl", "--model", "scripted"]
-    script = scripted.sequence(*[ANSWER] * 5, scripted.error(401, "no"), ANSWER)
-    with ScriptedEndpoint(script) as endpoint:
-        words += ["--base-url", endpoint.url, "--concurrency", "1"]
-        stopped = CliRunner().invoke(app, words)
-        assert stopped.exit_code == 2, stopped.output
-        assert len(lines()) == 5
-        resumed = CliRunner().invoke(app, words)
-    assert resumed.exit_code == 0, resumed.output
-    assert [row["id"] for row in lines()] == [f"r{n}-1" for n in range(8)]
-    assert len(endpoint.bodies) <= 8 + 1 + 1  # the refused one, and one that was open then
-
-
 def test_other_settings_are_refused_with_what_changed() -> None:
     write("log.jsonl", *asked(2))
     run(lambda _: ANSWER, "generate", "log.jsonl")
@@ -199,26 +179,6 @@ def test_a_dry_run_calls_nothing_and_writes_nothing() -> None:
     assert "12 to ask about, 3 that cannot be used; at most 12 calls" in result.output
     assert "24,000 out" in result.output
     assert [path.name for path in Path().iterdir()] == ["log.jsonl"]
-
-
-def test_the_budget_is_kept() -> None:
-    write("log.jsonl", *asked(8))
-    words = ["generate", "log.jsonl", "--price", "0,100", "--max-dollars", "0.2035"]
-    result, endpoint = run(lambda _: ANSWER, *words)
-    assert result.exit_code == 10, result.output
-    assert "raise --max-dollars" in result.output
-    assert len(endpoint.bodies) == len(lines()) == 4  # a call costs $0.001, and $0.2 at most
-
-
-def test_a_full_disk_ends_the_run_with_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    def append(self: Output, content: bytes) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    write("log.jsonl", *asked(2))
-    monkeypatch.setattr(Output, "append", append)
-    result, _ = run(lambda _: ANSWER, "generate", "log.jsonl")
-    assert result.exit_code == 5, result.output
-    assert not Path("out.jsonl").exists()
 
 
 @pytest.mark.parametrize(

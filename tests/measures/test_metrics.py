@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, roc_auc_score
+from sklearn.metrics import roc_auc_score
 
 from tests.measures.verdicts import FAILED, predicted, verdict
 from trivet.measures.figures import Figure
-from trivet.measures.intervals import FloatArray
 from trivet.measures.metrics import measure
 from trivet.measures.predictions import Prediction, scored_units
 from trivet.records import ContextSpan, Labels, Span
@@ -288,38 +287,6 @@ def test_ragbench_is_measured_by_set_by_vertical_pooled_and_as_a_mean() -> None:
     assert found["ragbench/pooled"].value == pytest.approx((0.31 / 5) ** 0.5)
     assert found["ragbench/mean"].value == pytest.approx(0.25)
     assert (found["ragbench/general/pooled"].n, found["ragbench/pooled"].groups) == (3, 4)
-
-
-def test_halubench_is_measured_per_source_pooled_and_as_a_mean() -> None:
-    random = np.random.default_rng(0)
-
-    def drawn(source: str, count: int) -> list[Prediction]:
-        return [
-            predicted(
-                Labels(adherent=bool(random.random() < 0.6)),
-                verdict(round(random.random(), 2)),
-                source,
-                f"{source}{i // 2}",
-            )
-            for i in range(count)
-        ]
-
-    first, second = drawn("halubench/a", 40), drawn("halubench/b", 20)
-    lost = predicted(Labels(adherent=False), FAILED, "halubench/b", "lost")
-    found = table(measure([*second, lost, *first], resamples=100))
-
-    def by_library(rows: list[Prediction]) -> FloatArray:
-        units = scored_units(rows)["hallucination"]
-        accuracy = accuracy_score(units.positive, units.probs > 0.5)
-        return np.array([accuracy, roc_auc_score(units.positive, units.probs)])
-
-    a, b, pooled = map(by_library, (first, second, first + second))
-    for source, expected in (("a", a), ("b", b), ("pooled", pooled), ("mean", (a + b) / 2)):
-        for name, value in zip(("accuracy", "auroc"), expected, strict=True):
-            one = found[f"halubench/{source}/hallucination_{name}"]
-            assert one.value == pytest.approx(value)
-            assert one.low is not None and one.high is not None and one.low <= value <= one.high
-            assert one.failed == int(source != "a")
 
 
 @given(st.permutations(range(24)))

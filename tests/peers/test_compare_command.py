@@ -176,32 +176,6 @@ def test_finished_predictions_of_a_changed_peer_are_refused(data: str, tmp_path:
     assert compare(data, tmp_path / "out", *fitted, "--restart")[0] == 0
 
 
-def test_finished_predictions_of_another_model_are_refused(
-    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
-    with ScriptedEndpoint(lambda _: "Explanation: fine. Score: 4") as endpoint:
-        arguments = ("--split", "first", "--peers", "likert", "--base-url", endpoint.url)
-        assert compare(data, tmp_path / "out", *arguments, "--model", "one")[0] == 0
-        code, text = compare(data, tmp_path / "out", *arguments, "--model", "two")
-    assert code == 6 and "model was 'one', is 'two'" in text
-    assert len(endpoint.bodies) == 12
-    assert predicted(tmp_path / "out" / "likert.jsonl") == [(0.75, None)] * 12
-
-
-def test_finished_predictions_of_another_endpoint_are_refused(
-    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
-    arguments = ("--split", "first", "--peers", "likert", "--model", "one")
-    with ScriptedEndpoint(lambda _: "Score: 4") as endpoint:
-        address = ("--base-url", endpoint.url)
-        assert compare(data, tmp_path / "out", *arguments, *address)[0] == 0
-        address = ("--base-url", endpoint.url.replace("/v1", "/v2"))
-        code, text = compare(data, tmp_path / "out", *arguments, *address)
-    assert code == 6 and "--base-url was '127.0.0.1:" in text and "/v2'" in text
-
-
 def test_a_row_whose_call_takes_longer_than_the_timeout_fails_alone(
     data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
