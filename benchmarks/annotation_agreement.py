@@ -15,8 +15,8 @@ import numpy as np
 
 from benchmarks.labelled import data_parser, load
 from benchmarks.report import Table
-from trivet.data.labelled.labelled_jsonl import read_jsonl
 from trivet.data.sentences import split_sentences
+from trivet.labelled.labelled_jsonl import read_jsonl
 from trivet.measures.intervals import Draws, kappa
 from trivet.records import ContextSpan, LabelledExample, RagExample, Span
 

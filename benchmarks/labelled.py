@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Sequence
 
-from trivet.data.labelled.sources import load_source
 from trivet.evaluation.evaluator import Evaluator
+from trivet.labelled.sources import load_source
 from trivet.measures.figures import to_markdown
 from trivet.measures.metrics import measure
 from trivet.measures.predictions import Prediction

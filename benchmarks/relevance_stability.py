@@ -18,9 +18,9 @@ import numpy as np
 
 from benchmarks.labelled import data_parser, load
 from benchmarks.report import Table
-from trivet.data.labelled.augmentation.augment import are_related
-from trivet.data.labelled.augmentation.twins import make_twin
 from trivet.evaluation.evaluator import Evaluator
+from trivet.labelled.augmentation.augment import are_related
+from trivet.labelled.augmentation.twins import make_twin
 from trivet.records import Evaluation, LabelledExample, RagExample
 
 LARGEST_MOVE = 0.1

@@ -23,8 +23,8 @@ import numpy as np
 
 from benchmarks.labelled import data_parser, load
 from benchmarks.report import Table
-from trivet.data.labelled.augmentation.augment import lengthen
 from trivet.evaluation.evaluator import Evaluator
+from trivet.labelled.augmentation.augment import lengthen
 from trivet.records import Evaluation, FailedEvaluation, LabelledExample, RagExample
 
 _DIGIT_GROUPS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")

@@ -24,11 +24,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trivet.data.labelled.sources import choose_rows, load_source
 from trivet.evaluation.answer_stream import PendingSentence, SentenceReader, StreamWindows
 from trivet.evaluation.correction import CorrectionMode
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.postprocessing import to_evaluation
+from trivet.labelled.sources import choose_rows, load_source
 from trivet.measures.intervals import BoolArray, Draws, FloatArray, auroc, ratio
 from trivet.records import Evaluation, LabelledExample, RagExample
 

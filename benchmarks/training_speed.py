@@ -22,10 +22,10 @@ from benchmarks.training_memory import build
 from trivet.backends.loading import load_tokenizer
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
-from trivet.data.labelled.datamodule import Item, RagData, prepare
-from trivet.data.labelled.prepared_rows import prepare_cached
-from trivet.data.labelled.sources import load_source
 from trivet.data.windows import WindowSettings
+from trivet.labelled.datamodule import Item, RagData, prepare
+from trivet.labelled.prepared_rows import prepare_cached
+from trivet.labelled.sources import load_source
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import compile_layers
 from trivet.training.memory import keep_freed_memory

@@ -64,7 +64,7 @@ def whole(bundle: Path, threads: int, log: Path) -> Run:
 
 def write_log(path: Path, sources: Sequence[str], split: str, rows: int) -> None:
     """Write the rows of labelled data as a log, repeated up to ``rows``."""
-    from trivet.data.labelled.sources import load_source
+    from trivet.labelled.sources import load_source
 
     labelled = [row for source in sources for row in load_source(source, split)[0]]
     with path.open("w", encoding="utf-8") as file:

@@ -20,11 +20,11 @@ from trivet.__main__ import main
 from trivet.backends.backend import LoadedBackend
 from trivet.bundle.bundle import TEXTS_NAME, add_files, write_bundle
 from trivet.bundle.schema import BundleInfo, GraphInfo, Thresholds
-from trivet.data.labelled.grouping import text_digests
-from trivet.data.labelled.sources import load_source
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows
 from trivet.evaluation import evaluator
+from trivet.labelled.grouping import text_digests
+from trivet.labelled.sources import load_source
 from trivet.measures.figures import Figure
 from trivet.model.aggregate import Outputs
 from trivet.report.bundle_tables import render_figures

@@ -20,8 +20,8 @@ import torch
 from trivet.ablation.grid import Grid, MeasuredRows, Run
 from trivet.ablation.run import BEGUN, Rows, finish, state_of
 from trivet.ablation.scores import load_rows
-from trivet.data.labelled.sources import load_source
 from trivet.errors import ConfigError
+from trivet.labelled.sources import load_source
 from trivet.training.training_rows import load_training_rows
 
 logger = logging.getLogger(__name__)

@@ -40,12 +40,12 @@ from trivet.calibration.choices import Choices
 from trivet.calibration.measures import PartError
 from trivet.configs.loading import dump_config, load_config
 from trivet.configs.schema import SourceConfig, TrainConfig
-from trivet.data.labelled.labelled_jsonl import to_row
-from trivet.data.labelled.sources import load_source
 from trivet.errors import BundleError, ConfigError, DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.measured_bundle import measure_bundle
 from trivet.export import export_onnx
+from trivet.labelled.labelled_jsonl import to_row
+from trivet.labelled.sources import load_source
 from trivet.model.architecture import HeadName
 from trivet.records import LabelledExample, to_json_text
 from trivet.train import train

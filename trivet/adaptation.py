@@ -11,8 +11,8 @@ import numpy as np
 
 from trivet.ablation.comparison import MEASURES, compare_runs
 from trivet.ablation.scores import RowScore, score_row
-from trivet.data.labelled.grouping import group_by_documents, shares_text, text_digests
 from trivet.errors import DataError
+from trivet.labelled.grouping import group_by_documents, shares_text, text_digests
 from trivet.measures.intervals import Estimate
 from trivet.measures.predictions import Prediction
 from trivet.records import LabelledExample, Labels

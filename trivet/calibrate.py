@@ -46,11 +46,11 @@ from trivet.calibration.report import describe
 from trivet.calibration.sentence_layer import fit_sentence_layer
 from trivet.calibration.streams import choosing
 from trivet.calibration.thresholds import ChosenThresholds, choose_or_keep, dev_scores
-from trivet.data.labelled.datamodule import Item, prepare
 from trivet.data.tokenization import BoolArray, SegmentTokenizer
 from trivet.errors import BundleError, DataError
 from trivet.evaluation.preprocessing import Preprocessor
 from trivet.heads.token_head import TokenHead
+from trivet.labelled.datamodule import Item, prepare
 from trivet.model.aggregate import NO_LAYER
 from trivet.model.architecture import DEFAULT_HEADS, HEAD_NAMES, HeadName
 from trivet.model.calibration import PiecewiseLinear

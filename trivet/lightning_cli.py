@@ -10,8 +10,8 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
 from trivet.configs.loading import as_plain
 from trivet.configs.schema import TrainConfig
-from trivet.data.labelled.augmentation.augment import Augmentation
-from trivet.data.labelled.datamodule import RagData
+from trivet.labelled.augmentation.augment import Augmentation
+from trivet.labelled.datamodule import RagData
 from trivet.train import configured_model, configured_teacher
 from trivet.training.lightning_module import RagTraining
 from trivet.training.trained_bundle import keep_own_heads

@@ -21,13 +21,13 @@ from trivet.calibration.head_logits import read_heads
 from trivet.calibration.head_thresholds import choose_sources
 from trivet.configs.loading import dump_config
 from trivet.configs.schema import Head, Init, Precision, TrainConfig
-from trivet.data.labelled.augmentation.augment import Augmentation
-from trivet.data.labelled.batching import WindowBatches
-from trivet.data.labelled.datamodule import Item, RagData
-from trivet.data.labelled.grouping import text_digests
-from trivet.data.labelled.sources import check_source
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import ConfigError, DataError
+from trivet.labelled.augmentation.augment import Augmentation
+from trivet.labelled.batching import WindowBatches
+from trivet.labelled.datamodule import Item, RagData
+from trivet.labelled.grouping import text_digests
+from trivet.labelled.sources import check_source
 from trivet.model.architecture import HEAD_NAMES
 from trivet.model.multi_trunk import step_compute
 from trivet.model.rag_model import RagModel

@@ -33,8 +33,8 @@ from trivet.ablation.scores import RowScore, read_scores, write_scores
 from trivet.ablation.table import tabulate
 from trivet.bundle.bundle import read_bundle
 from trivet.configs.loading import load_config
-from trivet.data.labelled.datamodule import Batch
 from trivet.errors import ConfigError, DataError
+from trivet.labelled.datamodule import Batch
 from trivet.training.lightning_module import RagTraining
 
 Make = Callable[..., Grid]

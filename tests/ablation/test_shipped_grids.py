@@ -18,7 +18,7 @@ from trivet import ablate as ablate_module
 from trivet.ablate import ablate
 from trivet.ablation.grid import Grid, Run, read_grid
 from trivet.configs import schema
-from trivet.data.labelled.sources import load_source
+from trivet.labelled.sources import load_source
 
 EMBEDDED = Path(schema.__file__).parent / "embedded.yaml"
 SHIPPED = sorted((Path(schema.__file__).parent / "ablations").glob("*.yaml"))

@@ -14,7 +14,7 @@ from tests.annotation.annotate_run import ROW, lines, numbered, run, write_log
 from tests.annotation.scripted_annotator import answer_to, text_of
 from tests.llm import scripted_endpoint as scripted
 from tests.llm.scripted_endpoint import Reply, last_text
-from trivet.data.labelled.labelled_jsonl import read_jsonl
+from trivet.labelled.labelled_jsonl import read_jsonl
 from trivet.records import ContextSpan, Evidence, Span
 
 

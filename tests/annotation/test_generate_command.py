@@ -13,11 +13,11 @@ from tests.annotation.job_commands import run, write
 from tests.annotation.scripted_annotator import text_of
 from tests.llm import scripted_endpoint as scripted
 from tests.llm.scripted_endpoint import Reply, last_text
-from trivet.data.labelled.labelled_jsonl import read_jsonl
 from trivet.data.logs.column_mapping import Columns
 from trivet.data.logs.log import Log
 from trivet.data.logs.recognition import read_rows
 from trivet.errors import DataError
+from trivet.labelled.labelled_jsonl import read_jsonl
 from trivet.records import RagExample
 
 CONTEXTS = ["The mill was built in 1790.", "The boat is red.", "Lee owned both of them."]

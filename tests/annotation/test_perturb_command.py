@@ -13,8 +13,8 @@ from tests.annotation.job_commands import run, write
 from tests.llm import scripted_endpoint as scripted
 from tests.llm.scripted_endpoint import Script, last_text
 from trivet.annotation.edits import KINDS
-from trivet.data.labelled.labelled_jsonl import read_jsonl
-from trivet.data.labelled.sources import load_source
+from trivet.labelled.labelled_jsonl import read_jsonl
+from trivet.labelled.sources import load_source
 
 CONTEXT = "The mill was built in 1790 by Lee. Lee sold it in 1850."
 RESPONSE = "The mill was built by Lee in 1790, and he sold it again."

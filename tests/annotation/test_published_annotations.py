@@ -14,10 +14,10 @@ import pytest
 
 from tests.annotation.annotate_run import lines, run, write_log
 from trivet.annotation.answer import KeyedExample, read_answer
-from trivet.data.labelled.labelled_jsonl import read_jsonl
-from trivet.data.labelled.ragbench import COLUMNS, read_ragbench
-from trivet.data.labelled.ragbench_labels import bare_key
-from trivet.data.labelled.source_files import read_published
+from trivet.labelled.labelled_jsonl import read_jsonl
+from trivet.labelled.ragbench import COLUMNS, read_ragbench
+from trivet.labelled.ragbench_labels import bare_key
+from trivet.labelled.source_files import read_published
 from trivet.records import LabelledExample, Labels
 
 RAGBENCH = os.environ.get("TRIVET_RAGBENCH", "")

@@ -26,11 +26,11 @@ from trivet.calibration.fit import IDENTITY, KnotMap, probabilities
 from trivet.calibration.head_logits import read_heads
 from trivet.calibration.joining import HeadLogits
 from trivet.configs.schema import Init, TrainConfig
-from trivet.data.labelled.datamodule import Item, collate_items, prepare
-from trivet.data.labelled.labelled_jsonl import read_jsonl
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import BundleError, DataError
 from trivet.exporting.graph import trace
+from trivet.labelled.datamodule import Item, collate_items, prepare
+from trivet.labelled.labelled_jsonl import read_jsonl
 from trivet.measures.rule import Rule
 from trivet.model.aggregate import NO_LAYER, Outputs
 from trivet.model.architecture import DEFAULT_HEADS, HeadName

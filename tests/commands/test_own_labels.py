@@ -13,7 +13,7 @@ import pytest
 
 from trivet.__main__ import main
 from trivet.bundle.bundle import read_bundle
-from trivet.data.labelled.plain_labels import read_plain
+from trivet.labelled.plain_labels import read_plain
 
 ROOT = Path(__file__).resolve().parents[2]
 SHEET = ROOT / "examples" / "check_sheet.csv"

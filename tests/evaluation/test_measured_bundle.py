@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from trivet.data.labelled.source_report import SourceReport
 from trivet.errors import DataError
 from trivet.evaluation.measured_bundle import MeasuredBundle, check_files, write_measures
+from trivet.labelled.source_report import SourceReport
 from trivet.measures.figures import Figure
 
 

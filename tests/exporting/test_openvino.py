@@ -20,13 +20,13 @@ from trivet.backends.profiles import Sizes, make_windows
 from trivet.bundle.backend_info import MOST_LOSS, Method, OpenVinoCandidate, OpenVinoInfo
 from trivet.bundle.bundle import add_files, read_bundle
 from trivet.bundle.self_test import read_self_test
-from trivet.data.labelled.sources import load_source
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError, DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.exporting import openvino as openvino_export
 from trivet.exporting.openvino import choose, export_openvino, time_windows
 from trivet.exporting.parity import losses, measure_results, measure_rows
+from trivet.labelled.sources import load_source
 from trivet.model.aggregate import Outputs
 from trivet.records import Evaluation, LabelledExample, Labels
 

@@ -12,11 +12,11 @@ import transformers
 
 from trivet.ablation.scores import WeightsBackend
 from trivet.data.collating import collate
-from trivet.data.labelled.datamodule import collate_items, prepare
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, lay_out
 from trivet.evaluation.evaluation_job import InferenceJob, WorkerPool
 from trivet.evaluation.packing import BatchLimits
+from trivet.labelled.datamodule import collate_items, prepare
 from trivet.model.aggregate import Outputs
 from trivet.model.architecture import Granularity
 from trivet.model.calibration import PiecewiseLinear

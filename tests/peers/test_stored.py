@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.data.examples import write_parquet
-from trivet.data.labelled.ragbench import read_ragbench
+from trivet.labelled.ragbench import read_ragbench
 from trivet.peers.peer import PeerScore, PeerSetup, load_peer
 from trivet.peers.predictions import read_predictions
 from trivet.peers.run import Run, run_peer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.report.rows import verdict_on
-from trivet.data.labelled.source_report import RowError, SourceReport
+from trivet.labelled.source_report import RowError, SourceReport
 from trivet.measures.lengths import measure_by_length
 from trivet.measures.metrics import measure
 from trivet.measures.predictions import Prediction

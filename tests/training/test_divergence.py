@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from tests.training.conftest import ConfigOf
-from trivet.data.labelled.datamodule import Batch
 from trivet.errors import DivergedError
+from trivet.labelled.datamodule import Batch
 from trivet.model.aggregate import Outputs
 from trivet.model.rag_model import TokenLogits
 from trivet.train import train

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from trivet.configs.schema import LossConfig, OptimConfig
-from trivet.data.labelled.datamodule import Batch, RagData, collate_items, prepare
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import WindowSettings
 from trivet.errors import ConfigError
+from trivet.labelled.datamodule import Batch, RagData, collate_items, prepare
 from trivet.model.multi_trunk import SeparateTrunk
 from trivet.model.rag_model import RagModel
 from trivet.records import LabelledExample, Labels, RagExample

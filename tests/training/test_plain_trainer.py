@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from trivet.configs.schema import LossConfig, OptimConfig
-from trivet.data.labelled.datamodule import Item, RagData, prepare
-from trivet.data.labelled.sources import load_source
 from trivet.data.windows import WindowSettings
+from trivet.labelled.datamodule import Item, RagData, prepare
+from trivet.labelled.sources import load_source
 from trivet.model.aggregate import Outputs
 from trivet.training.initialization import initial_model
 from trivet.training.lightning_module import RagTraining

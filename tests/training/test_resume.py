@@ -19,8 +19,8 @@ from tests.training.conftest import ConfigOf
 from trivet.bundle.bundle import WEIGHTS_NAME, read_bundle
 from trivet.configs.loading import dump_config
 from trivet.configs.schema import TrainConfig
-from trivet.data.labelled.datamodule import Batch
 from trivet.errors import ConfigError
+from trivet.labelled.datamodule import Batch
 from trivet.train import train
 from trivet.training.lightning_module import RagTraining
 

@@ -16,10 +16,10 @@ from tests.training.conftest import MILL, PAIRS, ConfigOf, log_of
 from trivet.bundle.bundle import TOKENIZER_NAME, WEIGHTS_NAME, read_bundle, write_bundle
 from trivet.bundle.weights import load_rag_model
 from trivet.data.evidence_pairs import window_sentences
-from trivet.data.labelled.datamodule import Batch, collate_items, prepare
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import WindowSettings
 from trivet.errors import ConfigError
+from trivet.labelled.datamodule import Batch, collate_items, prepare
 from trivet.model.aggregate import evidence_logits
 from trivet.model.rag_model import RagModel
 from trivet.records import LabelledExample, Labels, RagExample

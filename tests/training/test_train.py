@@ -18,11 +18,11 @@ from trivet.bundle.schema import WindowInfo
 from trivet.bundle.weights import load_rag_model
 from trivet.configs.schema import TrainConfig
 from trivet.data.collating import collate
-from trivet.data.labelled.grouping import shares_text
-from trivet.data.labelled.sources import load_source
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import WindowSettings, lay_out
 from trivet.errors import ConfigError, DataError
+from trivet.labelled.grouping import shares_text
+from trivet.labelled.sources import load_source
 from trivet.model.rag_model import as_tensors
 from trivet.records import RagExample
 from trivet.train import plan, train

@@ -18,12 +18,12 @@ from trivet.bundle.bundle import read_bundle
 from trivet.bundle.weights import load_rag_model
 from trivet.configs.schema import Precision, TrainConfig
 from trivet.data.files.json_rows import parse_plain_line, read_lines
-from trivet.data.labelled.augmentation.augment import lengthen
-from trivet.data.labelled.grouping import shares_text
-from trivet.data.labelled.sources import choose_rows, load_source
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, ConfigError, DataError, ExampleError
 from trivet.evaluation.evaluator import Evaluator
+from trivet.labelled.augmentation.augment import lengthen
+from trivet.labelled.grouping import shares_text
+from trivet.labelled.sources import choose_rows, load_source
 from trivet.measures.curves import BINS, bin_indices
 from trivet.measures.intervals import BoolArray, FloatArray
 from trivet.measures.predictions import marked_characters, marked_sentences, touched_sentences

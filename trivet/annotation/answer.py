@@ -15,9 +15,9 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from trivet.annotation.asking import read_object, rename_fields
-from trivet.data.labelled.ragbench_labels import bare_key, read_labels
-from trivet.data.labelled.source_report import SourceReport
 from trivet.data.sentences import split_sentences
+from trivet.labelled.ragbench_labels import bare_key, read_labels
+from trivet.labelled.source_report import SourceReport
 from trivet.records import ContextSpan, Labels, RagExample, Span
 
 

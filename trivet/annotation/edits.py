@@ -14,8 +14,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from trivet.data.labelled.augmentation.twins import replace_words
 from trivet.errors import ExampleError
+from trivet.labelled.augmentation.twins import replace_words
 from trivet.records import LabelledExample, Span
 
 Kind = Literal["numeric", "temporal", "entity", "relational", "omission", "overgeneralised"]

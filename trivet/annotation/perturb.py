@@ -15,9 +15,9 @@ import numpy as np
 from trivet.annotation.asking import OTHER_TEMPERATURE, Prompt, ask_checked, read_object
 from trivet.annotation.edits import KINDS, LONGEST, SHORTEST, Edits, Perturbation, apply_edits
 from trivet.annotation.jobs import MOST_TOKENS, Made, Row
-from trivet.data.labelled.augmentation.twins import TWINS, draw_kinds
-from trivet.data.labelled.labelled_jsonl import read_pairs, to_row
 from trivet.errors import DataError
+from trivet.labelled.augmentation.twins import TWINS, draw_kinds
+from trivet.labelled.labelled_jsonl import read_pairs, to_row
 from trivet.llm.chat import ChatRequest
 from trivet.llm.client import ChatClient
 from trivet.records import LabelledExample

@@ -14,10 +14,10 @@ from trivet.bundle.bundle import add_files
 from trivet.calibration.choices import Choices
 from trivet.calibration.streams import choosing, read_streams
 from trivet.calibration.thresholds import ChosenThresholds, choose_or_keep
-from trivet.data.labelled.sources import load_source
 from trivet.errors import BundleError, DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.preprocessing import PreprocessedExample
+from trivet.labelled.sources import load_source
 from trivet.measures.thresholds import DevScores
 from trivet.model.aggregate import Outputs
 from trivet.records import LabelledExample, Labels

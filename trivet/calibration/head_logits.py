@@ -15,12 +15,12 @@ from trivet.calibration.fit import Map
 from trivet.calibration.joining import HeadLogits
 from trivet.calibration.streams import Streamed, in_blocks, stream_sentences
 from trivet.calibration.thresholds import dev_scores
-from trivet.data.labelled.datamodule import Item, collate_items
-from trivet.data.labelled.labels import align_labels, evidence_labels
 from trivet.data.lexical_overlap import pair_overlaps
 from trivet.data.tokenization import BoolArray, IntArray
 from trivet.evaluation.packing import add_pairs, no_pairs
 from trivet.evaluation.preprocessing import PreprocessedExample, Preprocessor
+from trivet.labelled.datamodule import Item, collate_items
+from trivet.labelled.labels import align_labels, evidence_labels
 from trivet.measures.curves import FloatArray
 from trivet.measures.predictions import touched_sentences
 from trivet.model.architecture import HEAD_NAMES, HeadName, Reduction

@@ -39,7 +39,7 @@ from trivet.model.architecture import Reduction
 from trivet.records import Labels
 
 if TYPE_CHECKING:  # it needs torch, and thresholds do not
-    from trivet.data.labelled.datamodule import Item
+    from trivet.labelled.datamodule import Item
 
 _RESAMPLES = 500
 _UNITS = {"sentence": "responses", "span": "words"}

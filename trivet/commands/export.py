@@ -180,5 +180,5 @@ def _with_graphs(
 
 def _load_rows(data: str, split: str) -> list[LabelledExample]:
     with needs_extra("train"):
-        from trivet.data.labelled.sources import load_source
+        from trivet.labelled.sources import load_source
     return load_source(data, split)[0]

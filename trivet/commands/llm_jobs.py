@@ -178,9 +178,9 @@ def generate(
         from trivet.annotation.generate import Generator, Mixture, read_questions, samples_of
         from trivet.annotation.jobs import run_or_foresee
         from trivet.annotation.questions import Questioner, read_pools, sources_of
-        from trivet.data.labelled.grouping import digest
         from trivet.data.logs.column_mapping import Columns
         from trivet.data.traces.trace_log import open_log
+        from trivet.labelled.grouping import digest
 
         if documents is not None:
             pools = read_pools(documents)

@@ -36,8 +36,8 @@ from trivet.settings import Setting, ThresholdOption, check_rate
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from trivet.data.labelled.plain_labels import PlainRows
     from trivet.evaluation.measured_bundle import MeasuredBundle
+    from trivet.labelled.plain_labels import PlainRows
 
 
 _output = partial(Setting, panel="Output")
@@ -128,7 +128,7 @@ def test(
         measured_bundle.check_files(json_file, markdown_file, report)
         own = None
         if file is not None:
-            from trivet.data.labelled.plain_labels import read_plain
+            from trivet.labelled.plain_labels import read_plain
 
             own = read_plain(file, label, split, reading.mapping, reading.format, reading.encoding)
         evaluator = model.load()

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.progress import track
 
 from trivet.backends.loading import load_tokenizer
-from trivet.data.labelled.grouping import shares_text
-from trivet.data.labelled.source_report import SourceReport
-from trivet.data.labelled.sources import load_source
 from trivet.errors import DataError
 from trivet.evaluation.evaluator import Evaluator
+from trivet.labelled.grouping import shares_text
+from trivet.labelled.source_report import SourceReport
+from trivet.labelled.sources import load_source
 from trivet.measures.choosing import SetChange, compare_sets
 from trivet.measures.figures import Figure, to_json, to_markdown
 from trivet.measures.label_check import LabelCheck, check_labels
@@ -28,7 +28,7 @@ from trivet.report import terminal
 from trivet.report.measures_page import render_measures
 
 if TYPE_CHECKING:
-    from trivet.data.labelled.plain_labels import PlainRows
+    from trivet.labelled.plain_labels import PlainRows
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def measure_bundle(
 
     Args:
         evaluator: Evaluator with the bundle.
-        data: Sources, as `trivet.data.labelled.sources` takes them.
+        data: Sources, as `trivet.labelled.sources` takes them.
         split: Split of each source.
         by_length: Whether to measure each range of lengths as well.
         published: Whether to measure the scores of other judges that the sources hold as well.

@@ -8,11 +8,11 @@ from typing import Any, cast, get_args
 
 from trivet.backends.loading import BackendName
 from trivet.bundle.manifest import MANIFEST_NAME
-from trivet.data.labelled.ragbench_labels import JUDGES
 from trivet.data.sentence_features import share_nowhere, words_of
 from trivet.data.sentences import split_sentences
 from trivet.errors import ConfigError, ExampleError
 from trivet.evaluation.evaluator import Evaluator
+from trivet.labelled.ragbench_labels import JUDGES
 from trivet.peers.peer import Peer, PeerScore, PeerSetup, SentenceScore
 from trivet.peers.predictions import digest_rows
 from trivet.records import Evaluation, LabelledExample, RagExample, Span

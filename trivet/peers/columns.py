@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from trivet.data.labelled.grouping import digest
 from trivet.errors import DataError
+from trivet.labelled.grouping import digest
 from trivet.measures.intervals import BoolArray, FloatArray, IntArray
 from trivet.measures.predictions import marked_characters
 from trivet.measures.thresholds import best_threshold

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from trivet.batch.progress import Say, show_line
 from trivet.batch.settings import parse_shard
-from trivet.data.labelled.sources import choose_rows, load_source
 from trivet.errors import ConfigError, DataError
+from trivet.labelled.sources import choose_rows, load_source
 from trivet.llm.budget import Budget, Price
 from trivet.llm.cache import AnswerCache
 from trivet.llm.chat import LlmError

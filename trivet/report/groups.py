@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from trivet.data.labelled.plain_labels import LABEL_NAMES, read_label
+from trivet.labelled.plain_labels import LABEL_NAMES, read_label
 from trivet.report.pages import Section, shown_text, with_interval
 from trivet.report.plots import interval_svg
 from trivet.report.tally import MAX_VALUES, Column, Tally

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from trivet.data.labelled.source_report import SourceReport
+from trivet.labelled.source_report import SourceReport
 from trivet.measures.curves import reliability_bins, roc_points
 from trivet.measures.figures import HEADER, Figure
 from trivet.measures.metrics import pooled_sources

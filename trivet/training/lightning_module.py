@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from trivet.configs.schema import LossConfig, OptimConfig
-from trivet.data.labelled.datamodule import Batch, truths
 from trivet.data.windows import Windows
 from trivet.errors import ConfigError
 from trivet.heads.context_loss import (
@@ -24,6 +23,7 @@ from trivet.heads.context_loss import (
 from trivet.heads.gradient_cosine import gradient_cosines
 from trivet.heads.learned_weights import LearnedWeights
 from trivet.heads.support import sentence_loss, token_loss, verdict_loss, window_loss
+from trivet.labelled.datamodule import Batch, truths
 from trivet.model.aggregate import Outputs, gather_tokens
 from trivet.model.architecture import HEAD_NAMES, HeadName
 from trivet.model.rag_model import RagModel, TokenLogits, gather_classes, join_support, pair_logits

@@ -25,11 +25,11 @@ from trivet.bundle.schema import (
     outputs_of,
 )
 from trivet.configs.schema import Head, Init, TrainConfig
-from trivet.data.labelled.datamodule import Item, collate_items
-from trivet.data.labelled.grouping import Leaks
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows
 from trivet.errors import ConfigError
+from trivet.labelled.datamodule import Item, collate_items
+from trivet.labelled.grouping import Leaks
 from trivet.measures.thresholds import DevScores, choose_thresholds
 from trivet.model.aggregate import output_names
 from trivet.model.rag_model import RagModel, to_numpy

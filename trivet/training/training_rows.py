@@ -13,14 +13,14 @@ from typing import Any
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.schema import DataInfo
 from trivet.configs.schema import Head, Init, SourceConfig, TrainConfig
-from trivet.data.labelled.datamodule import Item, prepare
-from trivet.data.labelled.grouping import Leaks, drop_leaks
-from trivet.data.labelled.prepared_rows import prepare_cached
-from trivet.data.labelled.source_report import SourceReport
-from trivet.data.labelled.sources import choose_rows, load_source
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import WindowSettings
 from trivet.errors import ConfigError
+from trivet.labelled.datamodule import Item, prepare
+from trivet.labelled.grouping import Leaks, drop_leaks
+from trivet.labelled.prepared_rows import prepare_cached
+from trivet.labelled.source_report import SourceReport
+from trivet.labelled.sources import choose_rows, load_source
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import break_even
 from trivet.records import LabelledExample

@@ -16,9 +16,9 @@ from trivet.annotation.review.marks import Marks, Sheet
 from trivet.annotation.review.review import Review, measure_uncertainty, order, read_rows
 from trivet.annotation.review.reviewed_file import ReviewedFile
 from trivet.batch.output import OutputLockedError, RunChangedError
-from trivet.data.labelled.labelled_jsonl import read_jsonl
 from trivet.errors import DataError
 from trivet.evaluation.evaluator import Evaluator
+from trivet.labelled.labelled_jsonl import read_jsonl
 
 ALL_SUPPORTED = frozenset[int]()
 

@@ -14,10 +14,10 @@ import numpy as np
 from trivet.annotation.review.marks import Marks, Sheet
 from trivet.annotation.review.reviewed_file import ReviewedFile, file_state, key_of
 from trivet.batch.output import RunChangedError
-from trivet.data.labelled.labelled_jsonl import parse_row, read_pairs, to_row
-from trivet.data.labelled.source_report import SourceReport
 from trivet.errors import DataError
 from trivet.evaluation.evaluator import Evaluator
+from trivet.labelled.labelled_jsonl import parse_row, read_pairs, to_row
+from trivet.labelled.source_report import SourceReport
 from trivet.records import Evaluation, FailedEvaluation, LabelledExample, Labels
 
 _LABELS = frozenset(Labels.__dataclass_fields__)

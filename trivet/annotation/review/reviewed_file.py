@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from trivet.batch.output import Output, RunChangedError
-from trivet.data.labelled.grouping import digest
-from trivet.data.labelled.labelled_jsonl import parse_row
-from trivet.data.labelled.source_report import SourceReport
 from trivet.errors import DataError
+from trivet.labelled.grouping import digest
+from trivet.labelled.labelled_jsonl import parse_row
+from trivet.labelled.source_report import SourceReport
 from trivet.records import to_json_text
 
 

@@ -1,0 +1,168 @@
+"""Batches by windows: every example once an epoch, within the budget, by (seed, epoch) alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
+from trivet.data.windows import Layout, WindowSettings, lay_out
+from trivet.errors import ConfigError
+from trivet.labelled.batching import WindowBatches, balance_batches, draw_rows, fill_batches
+from trivet.records import RagExample
+
+# The windows and the longest row of each example.
+SIZES = st.lists(st.tuples(st.integers(1, 9), st.integers(8, 64)), min_size=1, max_size=60)
+
+
+@pytest.fixture
+def layouts(wordpiece_file: Path, rag_examples: tuple[RagExample, ...]) -> list[Layout]:
+    tokenizer = SegmentTokenizer.from_file(wordpiece_file)
+    short = [example for example in rag_examples if len(example.contexts[0]) < 200] * 5
+    reads = tokenize_examples(short, tokenizer)
+    return [lay_out(read, WindowSettings(48), tokenizer.special) for read in reads]
+
+
+@given(SIZES, st.integers(1, 8), st.none() | st.integers(0, 3), st.integers(0, 3))
+def test_every_example_comes_once_and_no_batch_is_too_large(
+    sizes: list[tuple[int, int]], budget: int, seed: int | None, epoch: int
+) -> None:
+    windows, widths = np.asarray(sizes).T
+    batches = fill_batches(windows, widths, budget, seed, epoch)
+    assert sorted(index for batch in batches for index in batch) == list(range(len(sizes)))
+    for batch in batches:
+        assert windows[batch].sum() <= budget or len(batch) == 1
+    assert batches == fill_batches(windows, widths, budget, seed, epoch)
+    assert len(batches) == len(fill_batches(windows, widths, budget, 0, 0))
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.sampled_from([0.3, 1.0, 2.5])), min_size=1),
+    st.integers(0, 3),
+)
+def test_rows_are_drawn_in_turn_and_as_often_as_asked(
+    rows: list[tuple[int, float]], seed: int
+) -> None:
+    windows, draws = np.array([one[0] for one in rows]), np.array([one[1] for one in rows])
+    epochs = [draw_rows(windows, draws, seed, epoch) for epoch in range(6)]
+    shapes = {tuple(sorted(windows[each].tolist())) for each in epochs}
+    assert len(shapes) == 1, "an epoch has as many rows of each size as any other"
+    seen = np.bincount(np.concatenate(epochs), minlength=len(rows))
+    for share in set(draws.tolist()):
+        for count in set(windows.tolist()):
+            stratum = (draws == share) & (windows == count)
+            if not stratum.any():
+                continue
+            assert np.ptp(seen[stratum]) <= 1, "no row comes again before all have come"
+            wanted = 6 * max(1, round(share * stratum.sum()))
+            assert seen[stratum].sum() == wanted
+
+
+def test_rows_without_shares_all_come_in_their_order() -> None:
+    assert draw_rows(np.array([2, 1, 3]), np.ones(3), 0, 5).tolist() == [0, 1, 2]
+
+
+def test_the_order_depends_on_seed_and_epoch() -> None:
+    windows, widths = np.ones(200, dtype=np.int64), np.arange(200)
+    pairs = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert len({str(fill_batches(windows, widths, 4, *pair)) for pair in pairs}) == 4
+
+
+def test_rows_of_like_length_stand_together() -> None:
+    random = np.random.default_rng(0)
+    widths = random.integers(16, 512, 4000)
+    windows = random.integers(1, 4, 4000)
+    batches = fill_batches(windows, widths, 16, seed=0)
+    padded = sum(int(windows[batch].sum()) * int(widths[batch].max()) for batch in batches)
+    assert padded < 1.15 * (windows * widths).sum()
+    # Yet long and short batches follow each other at random.
+    first = [int(widths[batch].mean()) for batch in batches[:50]]
+    assert max(first) - min(first) > 200
+
+
+def test_without_a_seed_the_examples_are_sorted() -> None:
+    widths = np.asarray([9, 30, 12, 30, 8])
+    windows = np.asarray([1, 2, 1, 1, 1])
+    assert fill_batches(windows, widths, 2, None) == [[4, 0], [2, 3], [1]]
+
+
+def test_a_run_stopped_at_an_epochs_end_begins_the_next_whole(layouts: list[Layout]) -> None:
+    batches = WindowBatches(layouts, budget=4, seed=0)
+    batches.resume(len(batches))
+    assert len(list(batches)) == len(batches)
+
+
+def test_the_epoch_may_be_set_after_the_iterator_was_made(layouts: list[Layout]) -> None:
+    late, early = WindowBatches(layouts, 4, seed=0), WindowBatches(layouts, 4, seed=0)
+    iterator = iter(late)
+    late.set_epoch(3)
+    early.set_epoch(3)
+    assert list(iterator) == list(early) != list(WindowBatches(layouts, 4, seed=0))
+
+
+def shares(layouts: list[Layout], world: int, seed: int | None) -> list[list[list[int]]]:
+    return [list(share(layouts, rank, world, seed)) for rank in range(world)]
+
+
+def share(layouts: list[Layout], rank: int, world: int, seed: int | None) -> WindowBatches:
+    batches = WindowBatches(layouts, 4, seed)
+    batches.share(rank, world)
+    return batches
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 5])
+def test_training_devices_step_together_and_miss_nothing(layouts: list[Layout], world: int) -> None:
+    whole = list(WindowBatches(layouts, 4, seed=0))
+    parts = shares(layouts, world, seed=0)
+    (length,) = {len(part) for part in parts}
+    one = share(layouts, 0, world, 0)
+    assert length == len(one) == one.epoch_batches / world <= -(-len(whole) // world)
+    read = [index for part in parts for batch in part for index in batch]
+    assert sorted(read) == list(range(len(layouts))), "each example once"
+    assert shares(layouts[:1], 3, seed=0) == [[[0]]] * 3, "too few examples are repeated"
+
+
+@given(SIZES, st.integers(2, 9), st.integers(0, 3))
+def test_every_step_is_whole_and_every_example_is_read(
+    sizes: list[tuple[int, int]], world: int, epoch: int
+) -> None:
+    windows, widths = np.asarray(sizes).T
+    batches = fill_batches(windows, widths, 4, 0, epoch)
+    dealt = balance_batches(batches, windows, widths, world, 0, epoch)
+    read = sorted(index for batch in dealt for index in batch)
+    assert read == list(range(len(sizes))) or max(map(len, dealt)) == 1
+    assert set(read) == set(range(len(sizes)))
+    assert len(dealt) % world == 0
+    totals = np.asarray([windows[batch].sum() for batch in dealt])
+    assert max(totals) <= max(4, max(windows)), "more than the budget only next to a long example"
+    first_epoch = fill_batches(windows, widths, 4, 0, 0)
+    assert len(dealt) == len(balance_batches(first_epoch, windows, widths, world, 0, 0))
+
+
+def test_eight_devices_hardly_wait_for_each_other() -> None:
+    random = np.random.default_rng(0)
+    windows = np.ceil(np.exp(random.normal(0.5, 1.0, 2000))).astype(np.int64)  # up to 60
+    batches = fill_batches(windows, windows, 16, seed=0)
+    dealt = balance_batches(batches, windows, windows, 8, 0, 0)
+    totals = np.asarray([windows[batch].sum() for batch in dealt]).reshape(-1, 8)
+    assert totals.sum() > 0.95 * 8 * totals.max(axis=1).sum()
+    order = np.sign(np.diff(totals.max(axis=1)))
+    assert {-1, 1} <= set(order.tolist()), "short and long steps follow each other at random"
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 7])
+def test_devices_that_judge_share_every_example_once(layouts: list[Layout], world: int) -> None:
+    parts = shares(layouts, world, seed=None)
+    judged = [index for part in parts for batch in part for index in batch]
+    assert sorted(judged) == list(range(len(layouts)))
+    assert all(parts), "an idle device would hold up the others"
+
+
+def test_too_few_examples_to_judge_are_refused(layouts: list[Layout]) -> None:
+    assert all(shares(layouts[:3], 3, seed=None))
+    with pytest.raises(ConfigError, match=r"run.devices \(4\): only 3 examples of dev"):
+        share(layouts[:3], 0, 4, None)

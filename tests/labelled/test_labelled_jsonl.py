@@ -1,0 +1,242 @@
+"""Labelled JSONL: unknown stays unknown, offsets are checked, lost rows are counted."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trivet.labelled.labelled_jsonl import (
+    merge_overlapping,
+    merge_overlapping_contexts,
+    read_jsonl,
+    to_row,
+)
+from trivet.labelled.source_report import SourceReport
+from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, Span
+
+CONTEXT = "The kiln reaches cone six. It cools overnight."
+RESPONSE = "It reaches cone six in an hour."
+
+
+def row(labels: dict[str, Any] | None = None, **others: Any) -> dict[str, Any]:
+    plain = {
+        "id": "k1",
+        "question": "How hot is the kiln?",
+        "contexts": [CONTEXT, "Glaze is thin."],
+        "response": RESPONSE,
+        "labels": labels,
+        "source": "kilns",
+        "group": "kiln-1",
+    }
+    return plain | others
+
+
+def read(tmp_path: Path, *rows: Any) -> tuple[list[LabelledExample], SourceReport]:
+    path = tmp_path / "rows.jsonl"
+    lines = [item if isinstance(item, str) else json.dumps(item) for item in rows]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return read_jsonl(path)
+
+
+LABELS = [
+    {},
+    {"adherent": True},
+    {"unsupported": [[21, 31]], "adherent": False, "relevant": [[0, 0, 26]], "utilized": []},
+    {"unsupported": [[0, 2], [21, 31]], "contradicted": [[21, 31]]},
+    {
+        "unsupported": [],
+        "evidence": [
+            {"response": [0, 9], "contexts": [[0, 0, 26]]},
+            {"response": [9, 20], "contexts": []},
+        ],
+        "relevance": 0.5,
+        "completeness": 1,
+    },
+]
+
+
+@pytest.mark.parametrize("labels", LABELS)
+def test_a_written_row_is_read_as_the_same_example(tmp_path: Path, labels: dict[str, Any]) -> None:
+    more = {"split": "train", "generator": "potter", "weight": 0.5}
+    for one in (row(labels), row(labels, **more), row(labels, id=None, response="")):
+        if labels and not one["response"]:
+            one["labels"] = {"relevant": [[1, 0, 5]]}
+        (example,), _ = read(tmp_path, one)
+        assert read(tmp_path, to_row(example))[0] == [example]
+
+
+@pytest.mark.parametrize(
+    ("relation", "contradicted"),
+    [("refute", (Span(0, len(RESPONSE)),)), ("neutral", ()), ("not_support", None), (None, None)],
+)
+def test_a_relation_tells_whether_the_contexts_contradict(
+    tmp_path: Path, relation: str | None, contradicted: tuple[Span, ...] | None
+) -> None:
+    (wrong,), _ = read(tmp_path, row({"adherent": False}, relation=relation))
+    assert wrong.labels.contradicted == contradicted
+    (right,), _ = read(tmp_path, row({"adherent": True}, relation=relation))
+    assert right.labels.contradicted is None
+
+
+def test_everything_known_arrives(tmp_path: Path) -> None:
+    labels = {
+        "unsupported": [[21, 31], [5, 5]],
+        "adherent": False,
+        "relevant": [[0, 0, 26]],
+        "utilized": [],
+        "evidence": [{"response": [0, 20], "contexts": [[0, 0, 26]]}],
+        "relevance": 0.5,
+        "utilization": 1,
+        "completeness": None,
+    }
+    more = {"split": "train", "generator": "potter", "weight": 2, "relation": "x"}
+    (example,), report = read(tmp_path, row(labels, **more))
+    assert example.labels == Labels(
+        unsupported=(Span(21, 31),),
+        adherent=False,
+        relevant=(ContextSpan(0, 0, 26),),
+        utilized=(),
+        evidence=(Evidence(Span(0, 20), (ContextSpan(0, 0, 26),)),),
+        relevance=0.5,
+        utilization=1.0,
+    )
+    assert example.example.contexts == (CONTEXT, "Glaze is thin.")
+    assert example.example.context_sentences is None
+    assert (example.source, example.group, example.split) == ("kilns", "kiln-1", "train")
+    assert (example.generator, example.weight, example.example.id) == ("potter", 2.0, "k1")
+    assert (report.rows, report.kept, report.dropped, report.noted) == (1, 1, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("labels", "unsupported", "adherent"),
+    [
+        (None, None, None),
+        ({"unsupported": None, "adherent": None}, None, None),
+        ({"adherent": True}, (), True),
+        ({"adherent": False}, None, False),
+        ({"unsupported": []}, (), True),
+        ({"unsupported": [[0, 2]]}, (Span(0, 2),), False),
+    ],
+)
+def test_what_follows_from_what_is_known(
+    tmp_path: Path, labels: dict[str, Any] | None, unsupported: Any, adherent: bool | None
+) -> None:
+    (example, empty), _ = read(tmp_path, row(labels), row({"unsupported": []}, response=""))
+    assert example.labels == Labels(unsupported=unsupported, adherent=adherent)
+    assert empty.labels.adherent is None, "an empty response is neither"
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (
+            row({"unsupported": [[0, 32]]}),
+            "unsupported leaves its text (line 2: [0, 32) of 31 characters)",
+        ),
+        (row({"unsupported": [[-1, 3]]}), "unsupported leaves its text"),
+        (row({"unsupported": [[9, 3]]}), "unsupported leaves its text"),
+        (row({"unsupported": [[0, True]]}), "unsupported holds something that is not 2 whole"),
+        (row({"unsupported": [[0.0, 3.0]]}), "unsupported holds something that is not 2 whole"),
+        (row({"unsupported": [0, 3]}), "unsupported holds something that is not 2 whole"),
+        (row({"unsupported": 3}), "unsupported is not a list"),
+        (row({"relevant": [[0, 0, 99]]}), "relevant leaves its text"),
+        (
+            row({"relevant": [[2, 0, 1]]}),
+            "relevant names a context that is not there (line 2: context 2 of 2, counted from 0)",
+        ),
+        (row({"utilized": [[-1, 0, 1]]}), "utilized names a context that is not there"),
+        (row({"evidence": [[0, 3]]}), "evidence is not a list of objects"),
+        (row({"evidence": [{"contexts": []}]}), "evidence holds something that is not 2 whole"),
+        (row({"evidence": [{"response": [0, 99]}]}), "evidence leaves its text"),
+        (row({"adherent": True, "unsupported": [[0, 2]]}), "adherent and unsupported contradict"),
+        (row({"adherent": False, "unsupported": []}), "adherent and unsupported contradict"),
+        (row({"adherent": "yes"}), "adherent is not of type bool"),
+        (row({"relevance": 1.5}), "relevance lies outside [0, 1]"),
+        (row(weight=-1), "weight is negative"),
+        (row(weight=float("nan")), "weight is not a finite number"),
+        (row(contexts="one text"), "contexts is not a list of strings"),
+        (row({"unsupported": [[0, 3]]}, response="\U0001f525\U0001f3fa"), "unsupported leaves its"),
+        (row(contexts=[" \n"]), "no context holds any text"),
+        (row(question="", response=" "), "neither question nor response holds any text"),
+        (row(response=7), "response is not of type str"),
+        (row() | {"labels": []}, "labels is not of type dict"),
+        ("{broken", "line is not JSON"),
+    ],
+)
+def test_a_bad_row_is_counted_and_the_rest_is_read(tmp_path: Path, bad: Any, reason: str) -> None:
+    examples, report = read(tmp_path, row(), bad, row())
+    assert [example.example.id for example in examples] == ["k1", "k1"]
+    assert (report.rows, report.kept) == (3, 2)
+    ((counted, (place,)),) = report.places.items()
+    assert report.dropped == {counted: 1}
+    assert f"{counted} ({place})".startswith(reason)
+    assert place.startswith("line 2")
+
+
+def test_evidence_that_names_an_empty_span_is_not_general_support(tmp_path: Path) -> None:
+    evidence = [{"response": [0, 2], "contexts": [[0, 3, 3]]}, {"response": [3, 9], "contexts": []}]
+    (example,), _ = read(tmp_path, row({"evidence": evidence}))
+    assert example.labels.evidence == (Evidence(Span(3, 9), ()),)
+
+
+def test_overlapping_spans_of_one_kind_are_merged_and_counted(tmp_path: Path) -> None:
+    labels = {
+        "unsupported": [[21, 31], [18, 23], [0, 2], [30, 31]],
+        "relevant": [[1, 0, 5], [0, 0, 9], [0, 4, 12], [0, 12, 14]],
+        "utilized": [[0, 0, 5], [1, 0, 5]],
+        "evidence": [{"response": [0, 20], "contexts": []}, {"response": [3, 9]}],
+    }
+    (example,), report = read(tmp_path, row(labels))
+    assert example.labels.unsupported == (Span(0, 2), Span(18, 31))
+    spans = (ContextSpan(0, 0, 12), ContextSpan(0, 12, 14), ContextSpan(1, 0, 5))
+    assert example.labels.relevant == spans
+    assert report.noted == {
+        "overlapping unsupported spans were merged": 2,
+        "overlapping relevant spans were merged": 1,
+        "evidence for an unsupported span is ignored": 2,
+    }
+
+
+def test_what_is_missing_gets_a_stable_name(tmp_path: Path) -> None:
+    bare = {"question": "Hot?", "contexts": [CONTEXT], "response": RESPONSE}
+    (first, second), report = read(tmp_path, bare, bare | {"question": "Cold?"})
+    assert first.group == second.group
+    assert (first.source, first.example.id, second.example.id) == ("rows", "rows-1", "rows-2")
+    assert (first.weight, first.split, first.generator) == (1.0, None, None)
+    assert report.noted == {"no group: a digest of the contexts is used": 2}
+
+
+spans = st.lists(
+    st.tuples(st.integers(0, 20), st.integers(1, 8)).map(lambda p: Span(p[0], p[0] + p[1]))
+)
+
+
+def characters(given: tuple[Span, ...] | list[Span]) -> set[int]:
+    return {place for span in given for place in range(span.start, span.end)}
+
+
+@given(spans)
+def test_merged_spans_hold_the_same_characters_in_order_and_once(found: list[Span]) -> None:
+    merged = merge_overlapping(found)
+    assert characters(merged) == characters(found)
+    assert all(left.end <= right.start for left, right in itertools.pairwise(merged))
+    assert merge_overlapping(merged) == merged
+
+
+def test_neighbours_stay_apart() -> None:
+    assert merge_overlapping([Span(3, 5), Span(0, 3)]) == (Span(0, 3), Span(3, 5))
+
+
+@given(spans, spans)
+def test_contexts_are_merged_each_alone(first: list[Span], second: list[Span]) -> None:
+    both = [ContextSpan(1, one.start, one.end) for one in second]
+    both += [ContextSpan(0, one.start, one.end) for one in first]
+    expected = [ContextSpan(0, one.start, one.end) for one in merge_overlapping(first)]
+    expected += [ContextSpan(1, one.start, one.end) for one in merge_overlapping(second)]
+    assert merge_overlapping_contexts(both) == tuple(expected)

@@ -1,0 +1,166 @@
+"""Labels of whole answers in columns of any file."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trivet.errors import DataError
+from trivet.labelled.plain_labels import PlainRows, read_label, read_plain
+
+ROW = {"question": "What?", "contexts": ["The mill is old."], "response": "It is old."}
+
+
+def write(path: Path, *rows: object) -> str:
+    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+def verdicts(found: PlainRows) -> list[bool | None]:
+    return [one.labels.adherent for one in found.examples]
+
+
+@pytest.mark.parametrize(
+    ("supported", "unsupported"),
+    [
+        (True, False),
+        (1, 0),
+        (1.0, 0.0),
+        ("1", "0"),
+        ("true", "FALSE"),
+        ("right", "wrong"),
+        ("supported", "unsupported"),
+        (" Supported ", "Unsupported"),
+        ("correct", "incorrect"),
+        ("faithful", "hallucinated"),
+        ("yes", "no"),
+        ("PASS", "FAIL"),
+    ],
+)
+@pytest.mark.parametrize("column", ["adherent", "label", "Gold", "verdict of ours"])
+def test_a_label_is_read_in_every_form(
+    tmp_path: Path, supported: Any, unsupported: Any, column: str
+) -> None:
+    rows = [{**ROW, column: supported}, {**ROW, column: unsupported}, {**ROW, column: None}]
+    file = write(tmp_path / "rows.jsonl", *rows)
+    own = column == "verdict of ours"
+    found = read_plain(file, column if own else None)
+    assert verdicts(found) == [True, False]
+    assert found.column.casefold() == column.casefold()
+    assert sorted(said for _, said in found.readings) == [False, True]
+    assert found.report.dropped == {f"no label in column {found.column!r}": 1}
+
+
+def to_csv(path: Path, rows: list[dict[str, Any]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows({**row, "contexts": json.dumps(row["contexts"])} for row in rows)
+
+
+def to_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.Table.from_pylist(rows), path)
+
+
+def to_xlsx(path: Path, rows: list[dict[str, Any]]) -> None:
+    book = pytest.importorskip("openpyxl").Workbook()
+    book.active.append(list(rows[0]))
+    for row in rows:
+        book.active.append(list({**row, "contexts": row["contexts"][0]}.values()))
+    book.save(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "write_file"),
+    [
+        ("rows.csv", to_csv),
+        ("rows.parquet", to_parquet),
+        ("rows.xlsx", to_xlsx),
+        ("rows.json", lambda path, rows: path.write_text(json.dumps(rows), encoding="utf-8")),
+    ],
+)
+def test_every_shape_of_file_is_read(
+    tmp_path: Path, name: str, write_file: Callable[[Path, list[dict[str, Any]]], object]
+) -> None:
+    rows = [{**ROW, "label": n % 2 == 0} for n in range(4)]
+    write_file(tmp_path / name, rows)
+    assert verdicts(read_plain(str(tmp_path / name))) == [True, False, True, False]
+
+
+def test_names_of_other_tools_and_paths_are_followed(tmp_path: Path) -> None:
+    row = {"ask": "What?", "retrieved_contexts": ["The mill is old."], "answer": "It is old."}
+    file = write(tmp_path / "rows.jsonl", {**row, "review": {"ok": 1}}, {**row, "review": {}})
+    found = read_plain(file, "review.ok", mapping={"question": "ask"})
+    assert verdicts(found) == [True]
+    nested = write(tmp_path / "nested.jsonl", {**ROW, "labels": {"adherent": False}})
+    assert verdicts(read_plain(nested)) == [False]
+
+
+@pytest.mark.parametrize("column", ["hallucinated", "is_unsupported", "Incorrect"])
+def test_true_in_a_column_of_errors_is_unsupported(column: str) -> None:
+    assert read_label(1, column) is False
+    assert read_label("no", column) is True
+    assert read_label("supported", column) is True
+    assert read_label(1, "right_or_wrong") is True
+
+
+def test_all_rows_are_read_unless_a_split_is_asked_for(tmp_path: Path) -> None:
+    rows = [{**ROW, "label": 1, "group": str(n), "split": "ab"[n % 2]} for n in range(30)]
+    file = write(tmp_path / "rows.jsonl", *rows)
+    assert len(read_plain(file).examples) == 30
+    half = read_plain(file, split="a")
+    assert (len(half.examples), half.report.outside_split) == (15, 15)
+    parts = [read_plain(file, split=name).report.kept for name in ("fit", "dev")]
+    assert sum(parts) == 30 and min(parts) > 0
+    with pytest.raises(DataError, match=r"has no split 'c'; it has all, fit, dev, a, b"):
+        read_plain(file, split="c")
+
+
+def test_rows_that_cannot_be_measured_are_counted_by_reason(tmp_path: Path) -> None:
+    unread = {"question": "What?", "response": "It is old.", "label": 1}
+    rows = [{**ROW, "label": 1}, ROW, {**ROW, "label": 0, "response": " "}, unread, "{", unread]
+    found = read_plain(write(tmp_path / "rows.jsonl", *rows))
+    assert (found.report.rows, found.report.kept, found.unreadable) == (6, 1, 2)
+    assert found.report.dropped == {
+        "no label in column 'label'": 2,
+        "no response to judge": 1,
+        "missing_field": 2,
+    }
+    assert found.report.places["missing_field"][0].startswith("line 4: has no contexts")
+
+
+@pytest.mark.parametrize(
+    ("rows", "label", "complaint"),
+    [
+        (
+            [{"label": "maybe"}, {"label": 2}],
+            None,
+            r"neither .*: line 1 has 'maybe', line 2 has '2'",
+        ),
+        ([{"label": 0.7}], None, r"line 1 has '0.7'; write true or false, 1 or 0, right or wrong"),
+        ([{"label": n} for n in range(2, 9)], None, r"line 3 has '4' and 4 more"),
+        ([{}], None, r"looked for adherent, label, gold, .*; found question, contexts, response"),
+        ([{"label": 1}], "mark", r"looked for mark; found question, contexts, response, label\)"),
+        ([{"label": ""}, {"label": None}], None, r"column 'label' is empty in all 2 rows"),
+        ([{"labels": {"unsupported": []}}], None, r"spans, .*; use --data jsonl:"),
+        ([{"label": 1, "response": ""}], None, r"none of the 1 rows can be measured: 1 x no resp"),
+    ],
+)
+def test_bad_labels_are_refused_by_place(
+    tmp_path: Path, rows: list[dict[str, Any]], label: str | None, complaint: str
+) -> None:
+    file = write(tmp_path / "rows.jsonl", *({**ROW, **row} for row in rows))
+    with pytest.raises(DataError, match=complaint):
+        read_plain(file, label)
+
+
+def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="there are no rows"):
+        read_plain(write(tmp_path / "rows.jsonl"))

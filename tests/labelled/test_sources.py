@@ -1,0 +1,148 @@
+"""Kinds of labelled sources, splits, and reports of dropped rows."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from trivet.errors import DataError
+from trivet.labelled.source_report import EXAMPLES_KEPT, RowError, SourceReport
+from trivet.labelled.sources import check_source, load_source
+
+
+def write(tmp_path: Path, splits: list[str | None], **others: object) -> str:
+    path = tmp_path / "rows.jsonl"
+    rows = [
+        {
+            "id": str(number),
+            "question": "How hot?",
+            "contexts": ["Cone six."],
+            "response": "Cone six.",
+            "group": f"kiln {number // 2}",
+            "split": split,
+            "labels": {"adherent": True},
+            **others,
+        }
+        for number, split in enumerate(splits)
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return f"jsonl:{path}"
+
+
+def test_fit_and_dev_part_all_rows_but_the_publishers_test_rows_by_group(tmp_path: Path) -> None:
+    spec = write(tmp_path, ["train", "train", "test", "test"] * 100)
+    (fit, fit_report), (dev, dev_report) = load_source(spec, "fit"), load_source(spec, "dev")
+    train, test = load_source(spec, "train")[0], load_source(spec, "test")[0]
+    assert (len(train), len(test)) == (200, 200)
+    assert {e.example.id for e in (*fit, *dev)} == {e.example.id for e in train}
+    assert not {e.group for e in fit} & {e.group for e in dev}
+    assert 10 < len(dev) < 60
+    assert (fit_report.kept, fit_report.outside_split) == (len(fit), 400 - len(fit))
+    assert dev_report.rows == dev_report.kept + dev_report.outside_split == 400
+
+
+def test_the_publishers_split_by_name(tmp_path: Path) -> None:
+    spec = write(tmp_path, ["train", None, "validation"])
+    examples, report = load_source(spec, "validation")
+    assert [example.example.id for example in examples] == ["2"]
+    assert (report.rows, report.kept, report.outside_split) == (3, 1, 2)
+    with pytest.raises(DataError, match="no split 'valid'; it has all, fit, dev, train, valid"):
+        load_source(spec, "valid")
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (
+            "rows.csv",
+            "must be ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or [jsonl:]FILE",
+        ),
+        (
+            "jsonl:",
+            "must be ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or [jsonl:]FILE",
+        ),
+        ("csv:rows.csv", "is of unknown kind 'csv'"),
+        ("jsonl:nowhere.jsonl", "no such file: nowhere.jsonl"),
+        ("ragtruth:nowhere", "no folder 'nowhere', and a hub data set is named owner/name"),
+        ("ragbench:./nowhere", "no folder './nowhere'"),
+        ("halubench:./nowhere", "no folder './nowhere'"),
+        ("finqa:./nowhere", "no folder './nowhere'"),
+        ("eli5:./nowhere", "no folder './nowhere'"),
+    ],
+)
+def test_a_source_that_is_none_is_refused(spec: str, message: str) -> None:
+    for read in (check_source, load_source):
+        with pytest.raises(DataError) as caught:
+            read(spec)
+        assert message in str(caught.value)
+
+
+def test_the_hub_is_not_asked_whether_a_source_is_there(tmp_path: Path) -> None:
+    for spec in ("ragbench:org/name", "ragtruth:ragtruth", f"eli5:{tmp_path}", "finqa:finqa"):
+        check_source(spec)
+
+
+def test_a_file_that_says_nothing_of_its_rows_is_refused(tmp_path: Path) -> None:
+    spec = write(tmp_path, [None] * 3, labels={"unsupported": None})
+    with pytest.raises(DataError, match=r"none of the 3 rows in split 'all' has a label"):
+        load_source(spec)
+    # A row of which something is known is enough.
+    path = Path(spec.removeprefix("jsonl:"))
+    known = path.read_text(encoding="utf-8").replace('"unsupported": null', '"relevant": []', 1)
+    path.write_text(known, encoding="utf-8")
+    assert len(load_source(spec)[0]) == 3
+
+
+def test_a_file_without_a_usable_row_is_refused_with_the_reasons(tmp_path: Path) -> None:
+    spec = write(tmp_path, [None] * 2, labels={"unsupported": [[0, 99]]})
+    message = r"none of its 2 rows can be used: 2 x unsupported leaves its text .*line 1: \[0, 99\)"
+    with pytest.raises(DataError, match=message):
+        load_source(spec)
+
+
+@pytest.mark.parametrize("split", ["train", "test", "fit", "dev"])
+def test_a_file_that_puts_one_group_into_two_splits_is_refused(tmp_path: Path, split: str) -> None:
+    spec = write(tmp_path, ["train", "test", "train", None])
+    message = "1 groups are in more than one split, first 'kiln 0' in test, train"
+    with pytest.raises(DataError, match=message):
+        load_source(spec, split)
+    examples, report = load_source(spec, "all")
+    assert len(examples) == 4
+    assert report.noted == {"groups that occur in several of the publisher's splits": 1}
+
+
+def test_what_was_dropped_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    spec = write(tmp_path, [None])
+    path = Path(spec.removeprefix("jsonl:"))
+    path.write_text(path.read_text(encoding="utf-8") + "\n{broken\n", encoding="utf-8")
+    with caplog.at_level(logging.WARNING):
+        load_source(spec)
+    assert "2 rows, 1 kept" in caplog.text
+    assert "1 x line is not JSON (first at line 2)" in caplog.text
+
+
+def test_the_report_counts_all_and_remembers_a_few() -> None:
+    report = SourceReport(source="jsonl:x")
+    for number in range(20):
+        report.drop(RowError("broken"), f"line {number}")
+    report.note("odd", "line 3", 4)
+    report.note("fine", "line 4", 0)
+    assert report.dropped == {"broken": 20}
+    assert report.noted == {"odd": 4}
+    assert report.places == {
+        "broken": [f"line {number}" for number in range(EXAMPLES_KEPT)],
+        "odd": ["line 3"],
+    }
+    assert json.loads(json.dumps(report.to_dict()))["dropped"] == {"broken": 20}
+
+
+def test_a_jsonl_file_needs_no_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = write(tmp_path, ["train"])
+    file = Path(spec.removeprefix("jsonl:"))
+    monkeypatch.chdir(file.parent)
+    assert load_source(file.name)[0] == load_source(spec)[0]
+    with pytest.raises(DataError, match=r"no such file: nowhere\.jsonl\.xz"):
+        load_source("nowhere.jsonl.xz")

@@ -1,0 +1,337 @@
+"""Twins for training: a copy of a row with one small change, made without a language model.
+
+A wrong twin has a number, a digit, date, unit, name or negation changed in the response, or the
+evidence removed from the contexts, or one more sentence that the contexts no longer hold; exactly
+the changed characters become unsupported: contradicted by the contexts if a value changed, else not
+mentioned. A right twin has a value in another form ("1,000" and "1000"), so that digits alone say
+nothing. After FactCC (arXiv 1910.12840, 3.1) and BUMP (arXiv 2212.09955).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from trivet.data.sentences import split_sentences
+from trivet.data.spans import subtract_spans
+from trivet.labelled.augmentation.altered_responses import append_sentence
+from trivet.labelled.augmentation.removed_sentences import (
+    NEAR_DUPLICATE,
+    context_sentences,
+    distinct_words,
+    remove_evidence,
+    remove_sentences,
+    share_held,
+)
+from trivet.labelled.augmentation.values import (
+    Kind,
+    Value,
+    find_values,
+    form_of,
+    other_form,
+    units_like,
+    with_text,
+    with_unit,
+    words_before,
+)
+from trivet.records import Evidence, LabelledExample, Span
+
+_NEGATED = re.compile(
+    r"\b(is|are|was|were|can|could|will|would|should|must|may|does|did|do) not\b", re.IGNORECASE
+)
+_NEGATABLE = re.compile(r"\b(?:is|are|was|were|can|could|will|would|should|must)\b(?! not\b)")
+# After these words a sentence may not assert what follows, and the negation of it may be no error:
+# "the contexts do not say whether the mill is old". The rest of the sentence is left alone, because
+# rules find the end of a clause badly and nearly every response has another verb.
+_NOT_ASSERTED_AFTER = re.compile(
+    r"\b(?:whether|if|unless|in case|assuming|supposing|provided that|as though|not|cannot|no|none"
+    r"|never|nor|neither|nothing|nobody|without|lacks?|fails?|unclear|unknown|unsure|uncertain"
+    r"|unspecified|unstated|doubt\w*)\b|n['\u2019]t\b",
+    re.IGNORECASE,
+)
+_DIGIT = re.compile(r"[0-9]")
+_JOINED = re.compile(r"[%/\u00b0-]")
+_FEWEST_WORDS, _MOST_WORDS = 5, 40  # of a sentence that becomes a hard neutral
+_UNRELATED = 0.34  # share of a response sentence's words up to which a sentence is not its source
+
+MakeTwin = Callable[[LabelledExample, np.random.Generator], LabelledExample | None]
+
+
+def make_twin(labelled: LabelledExample, random: np.random.Generator) -> LabelledExample | None:
+    """Make a twin of a random kind, or ``None`` if no kind is possible."""
+    twins = (TWINS[kind](labelled, random) for kind in draw_kinds(random))
+    return next((twin for twin in twins if twin is not None), None)
+
+
+def draw_kinds(random: np.random.Generator) -> list[str]:
+    """Return the kinds of twins in a random order, mostly with the rare ones first."""
+    kinds, weights = list(TWINS), np.asarray(list(_WEIGHTS.values()))
+    order = random.choice(len(kinds), len(kinds), replace=False, p=weights / weights.sum())
+    return [kinds[place] for place in order.tolist()]
+
+
+def swap_value(
+    labelled: LabelledExample, random: np.random.Generator, kind: Kind
+) -> LabelledExample | None:
+    """Replace a value that the contexts hold by another value of the contexts.
+
+    The new value is not in the same sentence of the response, and the contexts do not have it
+    after the same words.
+    """
+    response = labelled.example.response
+    candidates = [
+        (value, words_before(text, value))
+        for text in labelled.example.contexts
+        for value in find_values(text)
+        if value.kind == kind
+    ]
+    known = {value.normal for value, _ in candidates}
+    values = [value for value in find_values(response) if value.kind == kind]
+    # A name at the start of a sentence is not found there.
+    whole = "\n".join(labelled.example.contexts) if kind == "entity" else ""
+    held = [v for v in values if v.normal in known or (whole and v.text in whole)]
+    own = [v for v in held if _is_supported(labelled, v.span)]
+    for place in random.permutation(len(own)).tolist():
+        value = own[place]
+        sentence = _sentence_at(labelled, value.span)
+        near = {v.normal for v in values if sentence.start <= v.span.start < sentence.end}
+        after = words_before(response, value)
+        true = {other.normal for other, before in candidates if before == after} | near
+        differing = {candidate.text for candidate, _ in candidates if _differ(value, candidate)}
+        others = sorted(text for text in differing if with_text(value, text) not in true)
+        if others:
+            new = others[int(random.integers(len(others)))]
+            return replace_words(labelled, value.span, new, supported=False)
+    return None
+
+
+def change_digit(labelled: LabelledExample, random: np.random.Generator) -> LabelledExample | None:
+    """Change one digit of a number or date that the contexts hold.
+
+    The first digit of several stays. No value of the contexts and none of the response is the new
+    one. Values of the contexts alone would teach that a number is right if it is nearly in them.
+    """
+    texts = labelled.example
+    held = {v.normal for text in texts.contexts for v in find_values(text)}
+    found = find_values(texts.response)
+    values = [v for v in found if v.kind != "entity" and _DIGIT.search(v.text)]
+    own = [v for v in values if v.normal in held and _is_supported(labelled, v.span)]
+    taken = held | {v.normal for v in values}
+    for place in random.permutation(len(own)).tolist():
+        old = own[place].text
+        digits = [match.start() for match in _DIGIT.finditer(old)]
+        at = digits[int(random.integers(min(1, len(digits) - 1), len(digits)))]
+        new = f"{old[:at]}{(int(old[at]) + int(random.integers(1, 10))) % 10}{old[at + 1 :]}"
+        if with_text(own[place], new) not in taken:
+            return replace_words(labelled, own[place].span, new, supported=False)
+    return None
+
+
+def _differ(old: Value, new: Value) -> bool:
+    """Tell whether one value can be mistaken for the other: not equal, written alike."""
+    if old.kind == "entity":
+        one, other = old.text.lower(), new.text.lower()
+        return one not in other and other not in one
+    return old.normal != new.normal and form_of(old.text) == form_of(new.text)
+
+
+def swap_unit(labelled: LabelledExample, random: np.random.Generator) -> LabelledExample | None:
+    """Replace the unit of a quantity that the contexts hold by another one of its dimension.
+
+    Units that the contexts mention are preferred. The contexts do not hold the new quantity.
+    """
+    response, contexts = labelled.example.response, labelled.example.contexts
+    found = [(text, one, one.unit) for text in contexts for one in find_values(text) if one.unit]
+    held = {one.normal for _, one, _ in found}
+    mentioned = {text[unit.start : unit.end].lower() for text, _, unit in found}
+    # Zero is the same in every unit.
+    own = [
+        (one.number, one.unit)
+        for one in find_values(response)
+        if one.unit and one.normal in held and one.number and _is_supported(labelled, one.unit)
+    ]
+    for place in random.permutation(len(own)).tolist():
+        number, unit = own[place]
+        like = units_like(response[unit.start : unit.end])
+        fit = [other for other in like if with_unit(number, other) not in held]
+        others = [other for other in fit if other in mentioned] or fit
+        if others:
+            new = others[int(random.integers(len(others)))]
+            return replace_words(labelled, unit, new, supported=False)
+    return None
+
+
+def negate(labelled: LabelledExample, random: np.random.Generator) -> LabelledExample | None:
+    """Add or remove a "not" in what a sentence asserts."""
+    response = labelled.example.response
+    edits = [(Span(*match.span()), match[1]) for match in _NEGATED.finditer(response)]
+    edits += [(Span(*m.span()), f"{m[0]} not") for m in _NEGATABLE.finditer(response)]
+    edits = [
+        edit
+        for edit in edits
+        if _is_supported(labelled, edit[0]) and _is_asserted(labelled, edit[0])
+    ]
+    if not edits:
+        return None
+    span, new = edits[int(random.integers(len(edits)))]
+    return replace_words(labelled, span, new, supported=False)
+
+
+def _is_asserted(labelled: LabelledExample, span: Span) -> bool:
+    """Tell whether a sentence of the response surely asserts what these characters say."""
+    response, sentence = labelled.example.response, _sentence_at(labelled, span)
+    before = response[sentence.start : span.start]
+    is_question = "?" in response[span.end : sentence.end]
+    return not is_question and not _NOT_ASSERTED_AFTER.search(before)
+
+
+def without_evidence(
+    labelled: LabelledExample, random: np.random.Generator
+) -> LabelledExample | None:
+    """Remove the evidence of a sentence from the contexts."""
+    named = [each.response for each in labelled.labels.evidence or () if each.contexts]
+    return remove_evidence(labelled, named[int(random.integers(len(named)))]) if named else None
+
+
+def with_hard_neutral(
+    labelled: LabelledExample, random: np.random.Generator
+) -> LabelledExample | None:
+    """Move a sentence that the response does not use from the contexts to the response's end."""
+    labels, example = labelled.labels, labelled.example
+    if labels.unsupported is None or not example.response.strip():
+        return None
+    claims = [distinct_words(example.response[s.start : s.end]) for s in _sentences(labelled)]
+    sentences = context_sentences(labelled)
+    held = [distinct_words(example.contexts[s.context][s.start : s.end]) for s in sentences]
+    for place in random.permutation(len(held)).tolist():
+        own = held[place]
+        if not _FEWEST_WORDS <= len(own) <= _MOST_WORDS:
+            continue
+        if any(share_held(claim, own) > _UNRELATED for claim in claims):
+            continue
+        others = [*held[:place], *held[place + 1 :]]
+        if any(share_held(own, other) >= NEAR_DUPLICATE for other in others):
+            continue
+        removed = sentences[place]
+        shortened = remove_sentences(labelled, [removed], used=False)
+        if shortened is None or shortened.labels.unsupported != labels.unsupported:
+            continue
+        moved = " ".join(example.contexts[removed.context][removed.start : removed.end].split())
+        return append_sentence(shortened, moved, supported=False)
+    return None
+
+
+def rewrite(labelled: LabelledExample, random: np.random.Generator) -> LabelledExample | None:
+    """Write a number or date of the response in another form; all labels stay true."""
+    response = labelled.example.response
+    found = [(value.span, other_form(value.text)) for value in find_values(response)]
+    edits = [
+        (span, new)
+        for span, new in found
+        if new is not None and not _JOINED.match(response, span.end)  # "11%", "24/7"
+    ]
+    if not edits:
+        return None
+    span, new = edits[int(random.integers(len(edits)))]
+    return replace_words(labelled, span, new, supported=True)
+
+
+TWINS: dict[str, MakeTwin] = {
+    "number": partial(swap_value, kind="number"),
+    "date": partial(swap_value, kind="date"),
+    "entity": partial(swap_value, kind="entity"),
+    "digit": change_digit,
+    "unit": swap_unit,
+    "negation": negate,
+    "evidence": without_evidence,
+    "neutral": with_hard_neutral,
+    "rewrite": rewrite,
+}
+"""The kinds of twins; each function returns ``None`` if the row has no such twin."""
+
+
+# Values are rare, while nearly every row can be negated: those that are rare are tried first.
+_WEIGHTS = dict.fromkeys(TWINS, 1) | {
+    **{"number": 6, "date": 6, "digit": 6, "unit": 3},
+    **{"entity": 6, "rewrite": 3},
+}
+
+
+def _sentences(labelled: LabelledExample) -> tuple[Span, ...]:
+    example = labelled.example
+    return example.response_sentences or split_sentences(example.response)
+
+
+def _sentence_at(labelled: LabelledExample, span: Span) -> Span:
+    """Return the sentence of the response in which a span begins."""
+    held = (s for s in _sentences(labelled) if s.start <= span.start < s.end)
+    return next(held, Span(0, len(labelled.example.response)))
+
+
+def _is_supported(labelled: LabelledExample, span: Span) -> bool:
+    """Tell whether the labels say that these characters of the response are supported."""
+    labels = labelled.labels
+    if labels.unsupported is None:
+        return labels.adherent is True
+    return not any(
+        other.start < span.end and span.start < other.end
+        for other in (*labels.unsupported, *labels.unclear)
+    )
+
+
+def replace_words(
+    labelled: LabelledExample, span: Span, new: str, *, supported: bool
+) -> LabelledExample:
+    """Replace characters of the response; if the new ones are not ``supported``, mark them."""
+    example, labels = labelled.example, labelled.labels
+    shift = len(new) - (span.end - span.start)
+
+    def moved(place: int) -> int:
+        # What began or ended within the old words, as a sentence may, does so after the new ones.
+        return place if place <= span.start else max(place + shift, span.start + len(new))
+
+    def move(old: Span) -> Span:
+        return Span(moved(old.start), moved(old.end))
+
+    def move_all(spans: tuple[Span, ...]) -> tuple[Span, ...]:
+        return tuple(new for new in map(move, spans) if new.start < new.end)
+
+    response = example.response[: span.start] + new + example.response[span.end :]
+    changed = Span(span.start, span.start + len(new))
+    evidence = labels.evidence and tuple(
+        Evidence(move(each.response), each.contexts) for each in labels.evidence
+    )
+    unsupported = None if labels.unsupported is None else move_all(labels.unsupported)
+    unclear, adherent = move_all(labels.unclear), labels.adherent
+    conflicts = labels.known_conflicts()
+    conflicts = None if conflicts is None else move_all(conflicts)
+    if not supported:
+        known = unsupported if unsupported is not None else ()
+        unsupported = tuple(sorted([*known, changed], key=lambda one: one.start))
+        adherent = False
+        conflicts = None if conflicts is None else (*conflicts, changed)
+        evidence = evidence and tuple(
+            Evidence(piece, each.contexts)
+            for each in evidence
+            for piece in subtract_spans(response, [each.response], [changed])
+        )
+    return replace(
+        labelled,
+        example=replace(
+            example,
+            response=response,
+            response_sentences=example.response_sentences and move_all(example.response_sentences),
+        ),
+        labels=replace(
+            labels,
+            unsupported=unsupported,
+            unclear=unclear,
+            contradicted=conflicts,
+            evidence=evidence,
+            adherent=adherent,
+        ),
+    )

@@ -1,0 +1,216 @@
+"""Answers with a plain label each, in any file that a log may be: JSON lines, CSV, Parquet...
+
+A label is a value of one column, at the top level or at a path: true or false, 1 or 0, right or
+wrong, supported or unsupported. Empty means unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trivet.data.files.json_rows import Fields
+from trivet.data.logs.column_mapping import Columns
+from trivet.data.logs.context_values import plain
+from trivet.data.logs.log import STDIN, SourceRow
+from trivet.data.logs.paths import MISSING, first_name, follow, is_path
+from trivet.data.logs.recognition import read_rows
+from trivet.data.traces.trace_log import open_log
+from trivet.errors import DataError, ExampleError
+from trivet.labelled.grouping import choose_split, digest
+from trivet.labelled.source_report import RowError, SourceReport
+from trivet.records import FailedEvaluation, LabelledExample, Labels, RagExample
+
+LABEL_NAMES = ("adherent", "label", "gold", "labels.adherent")
+"""Columns that are looked for, in this order; case is ignored."""
+
+_TRUE = frozenset({"true", "1", "1.0", "yes", "y"})
+_FALSE = frozenset({"false", "0", "0.0", "no", "n"})
+_SUPPORTED = frozenset(
+    {"supported", "right", "correct", "faithful", "adherent", "grounded", "pass"}
+)
+_UNSUPPORTED = frozenset(
+    {"unsupported", "wrong", "incorrect", "unfaithful", "hallucinated", "ungrounded", "fail"}
+)
+# In the name of a column in which true says that an answer is not supported.
+_ERRORS = re.compile("unsupported|wrong|incorrect|unfaithful|hallucinat|ungrounded")
+_FORMS = "true or false, 1 or 0, right or wrong, supported or unsupported"
+_SHOWN, _SHOWN_COLUMNS, _SHOWN_LETTERS = 3, 20, 40  # places, columns and letters in a message
+
+
+@dataclass(frozen=True)
+class PlainRows:
+    """The labelled rows of a file."""
+
+    examples: Sequence[LabelledExample]  # with ``adherent`` as their only label
+    report: SourceReport  # counts of rows read and left out
+    column: str  # column of the labels, as in the file
+    # label as written, and whether it says that the answer is supported: number of rows
+    readings: Mapping[tuple[str, bool], int] = field(default_factory=dict)
+    unreadable: int = 0  # rows left out because they have no question, contexts or response
+
+
+def read_plain(
+    source: str,
+    label: str | None = None,
+    split: str = "all",
+    mapping: Mapping[str, str] | None = None,
+    format_: str | None = None,
+    encoding: str | None = None,
+) -> PlainRows:
+    """Read the rows of a file that have a label and a response.
+
+    Args:
+        source: File, folder, or ``-`` for stdin, as `trivet.data.traces.trace_log.open_log` reads.
+        label: Column of the labels, or a path into it; ``None`` looks for ``LABEL_NAMES``.
+        split: ``all``, ``fit`` or ``dev`` (by the column ``group``, else by contexts), or a value
+            of the column ``split``.
+        mapping: Column names for some of our fields.
+        format_: Format of the rows; ``None`` means by suffix.
+        encoding: Encoding of text.
+
+    Raises:
+        DataError: The file cannot be read, has no such column, has no label in it, or a label that
+            is neither; or there is no such split.
+    """
+    log = open_log(source, format_, encoding)
+    rows = list(log.rows())
+    if not rows:
+        raise DataError(f"{source}: there are no rows")
+    read = list(read_rows(rows, Columns(mapping, metadata=())))
+    column = _find_column(rows, label, source)
+    _check_labels(rows, column, source)
+    name = "stdin" if source == STDIN else Path(source).name.split(".", 1)[0]
+    report = SourceReport(source=source)
+    readings: Counter[tuple[str, bool]] = Counter()
+    unreadable = 0
+
+    def to_labelled(row: SourceRow, example: RagExample | FailedEvaluation) -> LabelledExample:
+        nonlocal unreadable
+        value = _label(row, column)
+        if value is None:
+            raise RowError(f"no label in column {column!r}")
+        if isinstance(example, FailedEvaluation):
+            unreadable += 1
+            raise RowError(example.code, example.message.removeprefix(f"{row.place}: "))
+        if not example.response.strip():
+            raise RowError("no response to judge")
+        supported = bool(read_label(value, column))
+        readings[str(value).strip(), supported] += 1
+        given = _by_name(row.fields)
+        group, own_split = given.get("group"), given.get("split")
+        return LabelledExample(
+            example=example,
+            labels=Labels(adherent=supported),
+            source=name,
+            group=str(group) if group not in (None, "") else digest(*example.contexts),
+            split=str(own_split) if own_split not in (None, "") else None,
+        )
+
+    pairs = ((row.place, (row, one.example)) for row, one in zip(rows, read, strict=True))
+    examples = report.collect(pairs, lambda pair, _: to_labelled(*pair))
+    if not examples:
+        raise DataError(
+            f"{source}: none of the {len(rows)} rows can be measured: "
+            f"{report.describe(report.dropped)}; write {_FORMS} into column {column!r}"
+        )
+    chosen = choose_split(examples, split, source)
+    report.outside_split, report.kept = len(examples) - len(chosen), len(chosen)
+    if not chosen:
+        raise DataError(f"{source}: no labelled row is in split {split!r}")
+    return PlainRows(chosen, report, column, readings, unreadable)
+
+
+def read_label(value: Any, column: str = "label") -> bool | None:
+    """Return whether a label says that an answer is supported; ``None`` if it says neither.
+
+    In a column such as ``hallucinated``, true and 1 say that it is not.
+    """
+    text = str(value).strip().casefold()
+    if text in _SUPPORTED or text in _UNSUPPORTED:
+        return text in _SUPPORTED
+    if text in _TRUE or text in _FALSE:
+        return (text in _TRUE) != _is_inverse(column)
+    return None
+
+
+def _is_inverse(column: str) -> bool:
+    """Tell whether a column names errors alone: ``is_wrong``, but not ``right_or_wrong``."""
+    rest, errors = _ERRORS.subn("", column.casefold())
+    return errors > 0 and not any(word in rest for word in _SUPPORTED)
+
+
+def _find_column(rows: Sequence[SourceRow], label: str | None, source: str) -> str:
+    """Return the first column that has a label in some row, or else one that is there."""
+    names = LABEL_NAMES if label is None else (label,)
+    present = []
+    for name in names:
+        values = [_value(row, name) for row in rows]
+        if any(value is not MISSING for value in values):
+            present.append(name)
+        if any(value is not MISSING and not _is_empty(value) for value in values):
+            return name
+    if present:
+        raise DataError(
+            f"{source}: column {present[0]!r} is empty in all {len(rows)} rows; write {_FORMS} "
+            "into it, or name another column with --label COLUMN"
+        )
+    found = dict.fromkeys(name for row in rows for name in _by_name(row.fields))
+    shown = ", ".join(name[:_SHOWN_LETTERS] for name in list(found)[:_SHOWN_COLUMNS]) or "none"
+    if label is None and any(isinstance(_value(row, "labels"), Mapping) for row in rows):
+        raise DataError(
+            f"{source}: the labels are spans, not one for each answer; use --data jsonl:{source}"
+        )
+    raise DataError(
+        f"{source}: no row has a column of labels (looked for {', '.join(names)}; found {shown}); "
+        f"name it with --label COLUMN, and write {_FORMS} into it"
+    )
+
+
+def _check_labels(rows: Sequence[SourceRow], column: str, source: str) -> None:
+    """Refuse labels that are neither, all at once."""
+    bad = [
+        f"{row.place} has {str(value)[:_SHOWN_LETTERS]!r}"
+        for row in rows
+        if (value := _label(row, column)) is not None and read_label(value, column) is None
+    ]
+    if bad:
+        more = f" and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
+        raise DataError(
+            f"{source}: column {column!r} has labels that are neither supported nor unsupported: "
+            f"{', '.join(bad[:_SHOWN])}{more}; write {_FORMS}, and leave unknown ones empty"
+        )
+
+
+def _label(row: SourceRow, column: str) -> Any:
+    """Return the label of a row as written; ``None`` without one."""
+    value = _value(row, column)
+    return None if value is MISSING or _is_empty(value) else value
+
+
+def _value(row: SourceRow, column: str) -> Any:
+    """Return the value in a column, or at a path into one, of a row; ``MISSING`` without it."""
+    by_name = _by_name(row.fields)
+    if column.casefold() in by_name:
+        return by_name[column.casefold()]
+    if is_path(column) and (first := first_name(column)).casefold() in by_name:
+        try:
+            return plain(follow(by_name[first.casefold()], column[len(first) :]))
+        except ExampleError:
+            return MISSING
+    return MISSING
+
+
+def _by_name(fields: Fields | ExampleError) -> dict[str, Any]:
+    """Return the values of a row by its column names without case."""
+    if isinstance(fields, ExampleError):
+        return {}
+    return {name.casefold(): plain(value) for name, value in fields}
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
