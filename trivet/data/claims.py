@@ -18,19 +18,19 @@ from trivet.records import Span
 SentenceRole = Literal["claim", "no_claim", "abstention"]
 
 _SOURCES = (
-    r"(?:(?:the|this|these|those|any|your|our|my|each|none of the|neither)\s)?"
-    r"(?:(?:given|provided|available|supplied|retrieved|above|first|second|third|other)\s){0,2}"
-    r"(?:passages?|contexts?|documents?|documentation|sources?|texts?|articles?|excerpts?|pages?"
-    r"|information|materials?|references?|results?|records?|knowledge base|it)"
-    r"(?:\s\d+)?(?:\s(?:given|provided|above|i have|available|retrieved))?"
+    r"(?:(?:the|this|these|those|any|your|our|my|each|none of the|neither)\s)?(?:(?:given|provided"
+    r"|available|supplied|retrieved|above|first|second|third|other)\s){0,2}(?:passages?|contexts?"
+    r"|documents?|documentation|sources?|texts?|articles?|excerpts?|pages?|information|materials?"
+    r"|references?|results?|records?|knowledge base|it)(?:\s\d+)?(?:\s(?:given|provided|above"
+    r"|i have|available|retrieved))?"
 )
 _SAYS = (
     r"(?:contain|mention|provide|say|state|specify|include|give|address|discuss|indicate|answer"
     r"|tell|explain|describe|cover|offer|have|show|report|reveal|confirm|name|list)"
 )
 _NOT = (
-    r"(?:do(?:es)?|did)(?:\snot|n['’]t)(?:\s(?:explicitly|specifically|directly|clearly"
-    r"|appear to|seem to))?"
+    r"(?:do(?:es)?|did)(?:\snot|n['’]t)(?:\s(?:explicitly|specifically|directly|clearly|appear to"
+    r"|seem to))?"
 )
 _ASKED = (
     r"(?:answer|determine|find|provide|tell|help|say|give|confirm|verify|respond|assist|identify"
@@ -38,19 +38,16 @@ _ASKED = (
 )
 _LEAD = (
     r"(?:(?:however|therefore|thus|so|but|unfortunately|also|additionally|sorry|apologies|hence"
-    r"|as such"
-    r"|(?:please\s)?note(?:\sthat)?|it is important to note that|i['’]?m (?:sorry"
-    r"|afraid)(?: that)?"
-    r"|i am (?:sorry|afraid)(?: that)?|i apologi[sz]e|from this|in short|overall|the answer is"
-    r"|(?:therefore, )?the answer to (?:the|this|your) question is"
-    r"|(?:based|going) (?:up)?on (?:[\w’' ]{0,60}?)(?:passages?|contexts?|documents?|texts?"
-    r"|information|sources?))"
-    r"[\s,:;.!—–-]{0,4}(?:but |and )?){0,4}"
+    r"|as such|(?:please\s)?note(?:\sthat)?|it is important to note that|i['’]?m (?:sorry|afraid)"
+    r"(?: that)?|i am (?:sorry|afraid)(?: that)?|i apologi[sz]e|from this|in short|overall"
+    r"|the answer is|(?:therefore, )?the answer to (?:the|this|your) question is|(?:based|going) "
+    r"(?:up)?on (?:[\w’' ]{0,60}?)(?:passages?|contexts?|documents?|texts?|information"
+    r"|sources?))[\s,:;.!—–-]{0,4}(?:but |and )?){0,4}"
 )
 _ABSTENTIONS = (
     rf"(?:i|we)(?:['’]m| am|['’]re| are)\s(?:not able|unable)\sto\s{_ASKED}",
-    r"(?:it is |it's )?(?:unable|not possible|impossible)\sto\s"
-    r"(?:answer|determine|tell|say|verify|confirm|identify|provide an?\s(?:\w+\s)?answer)",
+    r"(?:it is |it's )?(?:unable|not possible|impossible)\sto\s(?:answer|determine|tell|say|verify"
+    r"|confirm|identify|provide an?\s(?:\w+\s)?answer)",
     rf"(?:i|we)\s(?:really\s)?(?:cannot|can['’]?t|can not|could(?:\snot|n['’]t)|am not going to"
     rf"|won['’]t be able to)\s(?:\w+\s)?{_ASKED}",
     r"i\s(?:do not|don['’]?t)\s(?:really\s)?(?:know|have|find|see)\b(?! to\b)(?![^.]*,)",
@@ -59,16 +56,13 @@ _ABSTENTIONS = (
     rf"{_SOURCES}\s(?:contains?|provides?|gives?|has|have|offers?|makes?)\sno\s"
     r"(?:\w+\s)?(?:answers?|information|mention|details?|data|indication|specifics?|evidence)",
     r"(?:there\s(?:is|are|was)\s)?(?:no|not enough|insufficient|too little)\s(?:\w+\s){0,2}"
-    r"(?:information|mention|details?|data|answers?|evidence|context)\b[^.]{0,40}"
-    r"\b(?:is|are|was|were|about|on|of|in|to|given|provided|regarding|available|found)\b",
+    r"(?:information|mention|details?|data|answers?|evidence|context)\b[^.]{0,40}\b(?:is|are|was"
+    r"|were|about|on|of|in|to|given|provided|regarding|available|found)\b",
     r"(?:this|that|the (?:answer|information|question))(?:\s\w+){0,4}\s(?:is not|isn['’]t"
-    r"|cannot be"
-    r"|can['’]?t be|could not be)\s(?:explicitly |directly )?(?:mentioned|specified|stated"
-    r"|provided"
-    r"|given|available|answered|determined|found|included|clear|covered|known)",
+    r"|cannot be|can['’]?t be|could not be)\s(?:explicitly |directly )?(?:mentioned|specified"
+    r"|stated|provided|given|available|answered|determined|found|included|clear|covered|known)",
     rf"(?:it is|it's|is)?\s?(?:not|nowhere)\s(?:explicitly )?(?:mentioned|specified|stated|said"
-    rf"|given)"
-    rf"\s(?:in|by)\s{_SOURCES}",
+    rf"|given)\s(?:in|by)\s{_SOURCES}",
     r"none of (?:the|these) (?:\w+\s)?(?:passages|contexts|documents|sources|texts|articles)\b",
 )
 _ABSTAINS = re.compile(rf"[\s\W]*{_LEAD}[\"“'(]?(?:{'|'.join(_ABSTENTIONS)})", re.IGNORECASE)
@@ -80,17 +74,14 @@ _HELP = (
 _COURTESIES = (
     r"(?:sure|of course|certainly|absolutely|definitely|great|okay|ok|alright|no problem|gladly"
     r"|with pleasure|understood|got it|hello|hi|hey|good (?:morning|day|evening|question)"
-    r"|great question"
-    r"|thanks|thank you|you['’]re welcome|my pleasure)(?:\s(?:thing|there|again"
+    r"|great question|thanks|thank you|you['’]re welcome|my pleasure)(?:\s(?:thing|there|again"
     r"|for [\w ]{1,40}))?[\s,.!—–-]*$",
     r"(?:sure|of course|certainly|absolutely|okay|ok|great question)?[\s,.!—–-]*(?:here(?:['’]s"
-    r"| is| are)"
-    r"|below (?:is|are)|let me (?:explain|break|walk|summari[sz]e|answer|help)|i(?:['’]d be| am"
-    r"|['’]m) happy to"
-    r"|i(?:['’]ll| will| can) (?:explain|help|gladly|summari[sz]e|answer))[^.?!]{0,90}[:.!]?\s*$",
-    r"(?:please\s)?(?:feel free to|don['’]t hesitate to|do not hesitate to|let me know"
-    r"|just (?:ask|let me know)"
-    r"|ask me)\b[^.?!]*[.!?]*$",
+    r"| is| are)|below (?:is|are)|let me (?:explain|break|walk|summari[sz]e|answer|help)|i"
+    r"(?:['’]d be| am|['’]m) happy to|i(?:['’]ll| will| can) (?:explain|help|gladly|summari[sz]e"
+    r"|answer))[^.?!]{0,90}[:.!]?\s*$",
+    r"(?:please\s)?(?:feel free to|don['’]t hesitate to|do not hesitate to|let me know|just (?:ask"
+    r"|let me know)|ask me)\b[^.?!]*[.!?]*$",
     rf"if (?:you|there)(?:['’]d| would|['’]s| is| have| need| want"
     rf"| are)?\b[^.?!]{{0,60}}?{_HELP}?[^.?!]{{0,40}},?\s"
     r"(?:please |just )?(?:let me know|feel free|don['’]t hesitate|ask|i(?:['’]m| am) (?:happy"
@@ -105,15 +96,14 @@ _COURTESIES = (
     r"have a (?:great|nice|good|wonderful|lovely) [\w ]{1,20}[.!]*$",
     r"(?:good luck|enjoy|take care|best regards|kind regards|best wishes"
     r"|cheers)\b[^.?!]{0,20}[.!]*$",
-    r"(?:please\s)?(?:contact|ask|call) (?:the |our |your )?(?:reception|support"
-    r"|customer (?:service|support)|"
-    r"front desk|help desk)\b[^.?!]{0,60}[.!]*$",
+    r"(?:please\s)?(?:contact|ask|call) (?:the |our |your )?(?:reception|support|customer "
+    r"(?:service|support)|front desk|help desk)\b[^.?!]{0,60}[.!]*$",
 )
 _CLAIMS_NOTHING = re.compile(rf"[\s\W]*(?:{'|'.join(_COURTESIES)})", re.IGNORECASE)
 # Words with which an offer or a courtesy goes on to claim something.
 _CLAIMING = re.compile(
-    r"\b(?:because|since|which|who|whose|as it|so that|even though|although|whereas"
-    r"|that (?:is|was|are|were|has|had|have|it|they|he|she))\b",
+    r"\b(?:because|since|which|who|whose|as it|so that|even though|although|whereas|that (?:is|was"
+    r"|are|were|has|had|have|it|they|he|she))\b",
     re.IGNORECASE,
 )
 _MARKED_LINE = re.compile(r"\s*(?:#{1,6}\s.*|\*\*[^*\n]{1,80}\*\*:?|__[^_\n]{1,80}__:?)\s*$")
