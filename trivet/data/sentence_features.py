@@ -83,7 +83,21 @@ class ContextValues:
         self._texts = (question, *sentences)
         for sentence, text in enumerate(self._texts, QUESTION):
             for value in find_values(text):
-                self._add(value, sentence)
+                if (amount := value.amount) is not None:
+                    own = _Place(amount.magnitude, amount.factor, sentence)
+                    self._amounts[amount.dimension].append(own)
+                    if amount.dimension:
+                        self._amounts["written"].append(_Place(amount.number, 1.0, sentence))
+                elif value.kind == "name" and len(value.parts) > 1:
+                    self._initials["".join(part[0] for part in value.parts)].add(sentence)
+                for part in value.parts if value.kind == "time" else ():
+                    self._parts[part].add(sentence)
+                    kind, _, number = part.partition(" ")
+                    if kind == "year":
+                        self._amounts[""].append(_Place(float(number), 1.0, sentence))
+                        self._parts[f"decade {number[:-1]}0"].add(sentence)
+                    elif kind == "day":
+                        self._parts[f"month {number.partition('-')[0]}"].add(sentence)
         for dimension, places in self._amounts.items():
             self._amounts[dimension] = sorted(set(places))
 
@@ -95,23 +109,6 @@ class ContextValues:
             for word in _WORDS.findall(text):
                 found[name_key(word)].add(sentence)
         return found
-
-    def _add(self, value: Value, sentence: int) -> None:
-        if (amount := value.amount) is not None:
-            own = _Place(amount.magnitude, amount.factor, sentence)
-            self._amounts[amount.dimension].append(own)
-            if amount.dimension:
-                self._amounts["written"].append(_Place(amount.number, 1.0, sentence))
-        elif value.kind == "name" and len(value.parts) > 1:
-            self._initials["".join(part[0] for part in value.parts)].add(sentence)
-        for part in value.parts if value.kind == "time" else ():
-            self._parts[part].add(sentence)
-            kind, _, number = part.partition(" ")
-            if kind == "year":
-                self._amounts[""].append(_Place(float(number), 1.0, sentence))
-                self._parts[f"decade {number[:-1]}0"].add(sentence)
-            elif kind == "day":
-                self._parts[f"month {number.partition('-')[0]}"].add(sentence)
 
     def find(self, value: Value, near: Iterable[int]) -> FoundValue:
         """Return whether the context sentences ``near``, others or none have a value."""

@@ -126,7 +126,13 @@ class WindowQueue(Generic[T]):
         """Take the windows of the next call, by owner; empty if none wait."""
         if not self.windows:
             return []
-        turn, limits = self._turn(now), self._limits
+        while self._recent and self._recent[0][0] < now - _RECENT_SECONDS:
+            self._recent.popleft()
+        sizes = [waiting.size for waiting in self._waiting.values()]
+        smallest = min([*sizes, self._recent[0][1]] if self._recent else sizes)
+        # Positions that a request may use before it is the next one's turn.
+        turn = max(_REQUESTS_A_TURN * smallest, self._limits.positions // 2)
+        limits = self._limits
         leader, share = self._most_urgent(now, window_seconds, call_seconds), math.inf
         if leader is None:
             leader, share = self._next_in_turn(turn), turn
@@ -152,14 +158,6 @@ class WindowQueue(Generic[T]):
         for owner, places in taken.items():
             self._count_off(self._waiting[owner], len(places))
         return list(taken.items())
-
-    def _turn(self, now: float) -> int:
-        """Return how many positions a request may use before it is the next one's turn."""
-        while self._recent and self._recent[0][0] < now - _RECENT_SECONDS:
-            self._recent.popleft()
-        sizes = [waiting.size for waiting in self._waiting.values()]
-        smallest = min([*sizes, self._recent[0][1]] if self._recent else sizes)
-        return max(_REQUESTS_A_TURN * smallest, self._limits.positions // 2)
 
     def _most_urgent(
         self, now: float, window_seconds: float, call_seconds: float
