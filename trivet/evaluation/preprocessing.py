@@ -178,7 +178,9 @@ class Preprocessor:
         example = replace(example, contexts=contexts, context_sentences=spans)
         if not example.response.strip():
             return replace(example, response="", response_sentences=None)
-        return replace(example, response=number_citations(example.response, names))
+        if names:
+            example = replace(example, response=number_citations(example.response, names))
+        return example
 
     def lay_out(
         self,
