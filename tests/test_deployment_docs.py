@@ -101,10 +101,10 @@ def assert_equal(got: Any, shown: Any, place: str = "answer") -> None:
         assert got == shown, place
 
 
-def ask(command: str, url: str) -> Any:
-    """Make the call of a curl command."""
+def ask(command: str, url: str) -> str:
+    """Make the call of a curl command and return the text of the answer."""
     words = shlex.split(command.replace(ADDRESS, url))
-    assert words[:2] == ["curl", "-s"]
+    assert words[0] == "curl" and words[1] in ("-s", "-N")
     request = urllib.request.Request(words[2])
     for flag, value in zip(words[3::2], words[4::2], strict=True):
         if flag == "-d":
@@ -115,16 +115,23 @@ def ask(command: str, url: str) -> Any:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=60) as answer:
-            return json.load(answer)
+            return str(answer.read(), "utf-8")
     except urllib.error.HTTPError as error:
         with error:
-            return json.load(error)
+            return str(error.read(), "utf-8")
 
 
 @pytest.mark.parametrize("number", range(len(calls())))
 def test_each_call_gives_the_answer_below_it(number: int, url: str) -> None:
     command, shown = calls()[number]
-    assert_equal(ask(command, url), shown)
+    assert_equal(json.loads(ask(command, url)), shown)
+
+
+def test_a_stream_sends_the_events_below_it(url: str) -> None:
+    page = (ROOT / "docs" / "streaming.md").read_text(encoding="utf-8")
+    ((command, shown),) = re.findall(r"^```bash\n(curl.*?)^```\n+```\n(.*?)^```", page, re.M | re.S)
+    pattern = re.escape(shown.strip()).replace(re.escape("..."), ".*")
+    assert re.fullmatch(pattern, ask(command, url).strip())
 
 
 def test_every_route_that_judges_is_called() -> None:

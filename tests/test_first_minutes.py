@@ -29,12 +29,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*command: str) -> str:
+def run(*command: str) -> tuple[str, str]:
+    """Return what a command wrote to stdout and to stderr."""
     done = subprocess.run(
         command, capture_output=True, text=True, encoding="utf-8", timeout=PATIENCE
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout, done.stderr
 
 
 def commands(language: str) -> list[list[str]]:
@@ -58,15 +59,20 @@ def test_each_command_does_what_the_page_says(folder: Path) -> None:
     assert [each[0] for each in (one, log, serve, curl)] == ["trivet"] * 3 + ["curl"]
 
     ((script, printed),) = re.findall(r"```python\n(.*?)```\n+```\n(.*?)```", README, re.DOTALL)
-    assert run(sys.executable, "-c", script) == printed
+    assert run(sys.executable, "-c", script)[0] == printed
+    right = script.replace("1789", "1790")
+    assert run(sys.executable, "-c", right)[0] == "True\n"
 
-    said = run(*TRIVET, *one[1:])
+    said, _ = run(*TRIVET, *one[1:])
     first = re.search(r"^0-\d+ (.*?): not_supported\n\d+-\d+ (\d+)", printed, re.MULTILINE)
     assert first is not None
     assert re.search(r"^faithfulness +\S+ +unsupported", said, re.MULTILINE)
     assert f"[{first[1]}] [{first[2]}]" in said
 
-    run(*TRIVET, *log[1:])
+    _, summary = run(*TRIVET, *log[1:])
+    page = (ROOT / "docs" / "evaluating.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```\n(\d+ of \d+ answers.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert re.fullmatch(re.escape(shown).replace(re.escape("..."), r"0\.\d+"), summary)
     assert ids(folder / "verdicts.jsonl") == ids(folder / log[2])
     assert "<h2>What to do</h2>" in (folder / "report.html").read_text(encoding="utf-8")
     before = (folder / "verdicts.jsonl").read_bytes()

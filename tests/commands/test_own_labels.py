@@ -120,10 +120,11 @@ def test_the_page_shows_what_its_command_prints() -> None:
     done = run(*command.split()[1:])
     assert done.returncode == 0, done.stderr
     printed = "\n".join(line.rstrip() for line in done.stdout.splitlines())
-    ours, theirs = (text.partition("worst errors")[0] for text in (shown, printed))
+    ours, theirs = f"{shown}\n\n", printed.partition("worst errors")[0]
     # int8 differs a little by processor.
     assert counts(theirs) == pytest.approx(counts(ours), abs=2)
     assert area(theirs) == pytest.approx(area(ours), abs=0.05)
+    assert advised(theirs) == pytest.approx(advised(ours), abs=0.05)
     assert without_figures(theirs) == without_figures(ours)
 
 
@@ -135,6 +136,10 @@ def counts(text: str) -> list[int]:
 
 def area(text: str) -> float:
     return float(re.findall(r"AUROC (\S+)", text)[0])
+
+
+def advised(text: str) -> float:
+    return float(re.findall(r"--threshold (\S+)", text)[0])
 
 
 def without_figures(text: str) -> str:
