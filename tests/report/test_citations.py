@@ -83,6 +83,7 @@ NAMES = (("doc-7", "Smith (2020): Mills"), ("B, 2", "The ferry"), ("1", "Smith a
         ("[doc-7, 3]", [0, 2]),
         ("[1]", [0]),  # a position before an id
         ("(Smith 2020)", [0]),
+        ("(Doc-7) (doc-7, doc-8) (B, 2) (1)", [0]),  # round: an id of letters and digits
         ("(Smith & Jones, 2020)", [2]),
         ("(see Smith et al., 2020; Jones 2020b)", [0, 2]),
         ("[doc-8] (Smith 2019) (The ferry) (in 1817) [sic] [2]", [1]),
@@ -154,6 +155,7 @@ def test_marks_with_names_are_read_as_numbers_of_equal_length() -> None:
     names = [ContextName("doc-7", "Smith, J. (2020). Old mills"), ContextName("b", None)]
     for given, read in (
         ("Built in 1790 [doc-7].", "Built in 1790 [1    ]."),
+        ("Built in 1790 (doc-7), wide (b).", "Built in 1790 [1    ], wide (b)."),
         ("Built in 1790 (Smith 2020), wide [b].", "Built in 1790 [1         ], wide [2]."),
         ("Built [1] in [2, 3] 1790 (Miller 2020) [c].", None),
     ):

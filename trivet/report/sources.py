@@ -82,6 +82,7 @@ def find_sources(verdict: Evaluation) -> list[tuple[Source, ...]]:
 _LONGEST_RANGE = 20  # contexts in one mark; "[1-2000]" is no citation
 _BRACKETS = re.compile(r"\[([^\[\]\n]{1,300})\]|\(([^()\n]{1,300})\)")
 _AUTHORS = re.compile(r"(?P<authors>[^\W\d].*?),?\s+(?P<year>(?:1[5-9]|20)\d\d)[a-z]?")
+_CODE = re.compile(r"(?=.*[^\W\d])(?=.*\d)\S+")  # an id that is no number and no word of prose
 _LINKING = frozenset({"and", "et", "al", "see", "e", "g", "cf"})  # words between authors
 
 Mark = tuple[int, int, tuple[int, ...]]
@@ -92,8 +93,9 @@ def check_citations(verdict: Evaluation) -> Citations | None:
     """Return the citation marks of a response and their measures; None if it has no mark.
 
     ``[1]`` is the first context; ``[1, 3]`` and ``[1-3]`` name several. ``[doc-7]`` is the context
-    with this id or title, ``(Smith 2020)`` one with these words in its title. Marks at the
-    beginning of a sentence number a list and are no marks.
+    with this id or title, ``(doc-7)`` the one with this id if it has letters and digits, and
+    ``(Smith 2020)`` one with these words in its title. Marks at the beginning of a sentence number
+    a list and are no marks.
     """
     named = _Named([ContextName(each.id, each.title) for each in verdict.contexts])
     marked = [list(named.marks(sentence.text)) for sentence in verdict.sentences]
@@ -139,6 +141,7 @@ class _Named:
     def __init__(self, contexts: Sequence[ContextName]) -> None:
         self._count = len(contexts)
         self._by_name: dict[str, tuple[int, ...]] = {}
+        self._codes = {_folded(one.id) for one in contexts if one.id and _CODE.fullmatch(one.id)}
         self._titles: list[frozenset[str]] = []
         for number, context in enumerate(contexts):
             names = {_folded(name) for name in (context.id, context.title) if name}
@@ -189,7 +192,11 @@ class _Named:
         return digits.isdecimal() and 1 <= int(digits) <= self._count
 
     def _in_round(self, inside: str) -> Iterator[tuple[int, ...]]:
-        """Yield the contexts whose titles have the authors and the year of a mark."""
+        """Yield the contexts of ids, or those whose titles have the authors and the year."""
+        parts = [_folded(part) for part in re.split("[,;]", inside)]
+        if all(part in self._codes for part in parts):
+            yield from (self._by_name[part] for part in parts)
+            return
         for part in inside.split(";"):
             found = _AUTHORS.fullmatch(part.strip())
             if found is None:

@@ -92,6 +92,7 @@ def test_the_answers_of_a_conversation_are_evaluated(server: Asked, embedded: Ev
     [
         ({"messages": [{"role": "user", "content": "When?"}]}, "none of 1 messages is an answer"),
         ({"messages": [{"role": "critic", "content": "No."}]}, "messages[0].role is 'critic'"),
+        ({"mesages": []}, "timeout_ms, allow_empty_contexts, threshold, examples, messages"),
         ({"messages": ["When?"]}, "messages[0]: must be an object"),
         ({"messages": [], "turns": "first"}, "turns: "),
         ({"messages": [], "question": "When?"}, "body: unknown: question; known: "),

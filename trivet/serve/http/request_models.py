@@ -350,4 +350,7 @@ def _describe(fault: ErrorDetails) -> str:
             place += f"[{part}]"
         elif not part.startswith("("):
             place += f".{part}"
-    return f"{place.removeprefix('.') or 'body'}: {plain_fault(fault['msg'])}"
+    message = plain_fault(fault["msg"])
+    if fault["type"] == "unknown_keys" and fault["loc"] == (_ONE,):
+        message += ", examples, messages"  # the keys that the other two forms are known by
+    return f"{place.removeprefix('.') or 'body'}: {message}"
