@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -228,6 +228,17 @@ def test_the_graphs_are_those_of_the_weights(tmp_path: Path) -> None:
     int8 = Evaluator(tmp_path / "bundle", threads=1)
     assert int8.precision == "int8"
     assert int8.evaluate(*asked).faithfulness == pytest.approx(1 - expected.max(), abs=0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("precision", "tolerance"), [("bf16", 0.01), ("fp16", 0.002)])
+def test_the_16_bit_graph_answers_as_the_weights_do(
+    tmp_path: Path, precision: Literal["bf16", "fp16"], tolerance: float
+) -> None:
+    checkpoint = save_checkpoint(tmp_path / "checkpoint", "modernbert")
+    import_lettucedetect(str(checkpoint), tmp_path / "bundle", size=512)
+    report = export_onnx(tmp_path / "bundle", keep=(precision,), form="attention", threads=1)
+    assert 0 < report.worst[f"model.{precision}.onnx"] < tolerance
 
 
 def without_norm(folder: Path) -> None:

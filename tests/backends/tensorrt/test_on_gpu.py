@@ -8,13 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.test_importing import save_checkpoint
 from trivet.backends.loading import load_engine
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.backends.profiles import Sizes, make_windows
 from trivet.bundle.backend_info import EnginePrecision
 from trivet.bundle.bundle import read_bundle
 from trivet.evaluation.evaluator import Evaluator
+from trivet.export import export_onnx
 from trivet.exporting.tensorrt import export_tensorrt
+from trivet.importing import import_lettucedetect
 from trivet.records import Evaluation, LabelledExample, RagExample
 
 pytestmark = pytest.mark.gpu
@@ -57,6 +60,15 @@ def test_weights_beside_the_graph_are_found(
     apart_bundle: Path, dev_rows: tuple[LabelledExample, ...]
 ) -> None:
     assert export_tensorrt(apart_bundle, dev_rows, "tiny").flipped == 0
+
+
+def test_an_imported_detector_is_built(
+    tmp_path: Path, dev_rows: tuple[LabelledExample, ...]
+) -> None:
+    checkpoint = save_checkpoint(tmp_path / "checkpoint", "modernbert")
+    import_lettucedetect(str(checkpoint), tmp_path / "bundle", size=512)
+    export_onnx(tmp_path / "bundle", keep=("fp32", "fp16"), form="attention", threads=1)
+    assert export_tensorrt(tmp_path / "bundle", dev_rows, "tiny").flipped == 0
 
 
 def test_a_replayed_call_is_no_slower_than_the_first(
