@@ -1,4 +1,4 @@
-"""What ``Evaluator``, ``Client`` and ``AsyncClient`` share: options, texts, results, events."""
+"""Options, texts, results and events that evaluators and clients share."""
 
 from __future__ import annotations
 

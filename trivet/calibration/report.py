@@ -1,4 +1,4 @@
-"""What is said of a calibration: its record in the bundle, lines of text, a page with curves."""
+"""Record of a calibration in the bundle, its lines of text, and a page with its curves."""
 
 from __future__ import annotations
 
