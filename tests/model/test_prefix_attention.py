@@ -85,6 +85,7 @@ def test_a_bundles_utilization_starts_from_its_old_head(bert_checkpoint: Path) -
     head = model.heads["utilization"]
     assert isinstance(head, CrossAttentionHead) and model.architecture()["prefix_attention"]
     torch.testing.assert_close(head.classifier.weight[:, : old.shape[1]], old)
+    assert not head.classifier.weight[:, old.shape[1] :].any()
 
 
 @pytest.mark.parametrize("granularity", ["token", "example"])
@@ -105,5 +106,5 @@ def test_the_first_token_must_see_the_response_where_it_decides(
     if granularity == "token":
         assert start(True)
     else:
-        with pytest.raises(ConfigError, match="prefix_attention must be false for granularity"):
+        with pytest.raises(ConfigError, match=r"granularity: example needs .* set it to false"):
             start(True)

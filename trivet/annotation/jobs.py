@@ -148,7 +148,8 @@ def run_or_foresee(
                 read = "" if share is None else f" | {share:.0%} read"
                 say(lambda: f"{tally} | {_usage_of(clients)}{read}")
 
-            tally = _run(job, items, files, settings.concurrency, show)
+            # Each client limits its own calls.
+            tally = _run(job, items, files, settings.concurrency * len(clients), show)
         used = _usage_of(clients)
         files.summary["usage"] = str(used)
     return Done(tally, used)

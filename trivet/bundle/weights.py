@@ -293,7 +293,9 @@ def _state(graph: onnx.GraphProto, stored: dict[str, npt.NDArray[Any]]) -> dict[
     made_by = {node.output[0]: node for node in graph.node}
     for node in graph.node:
         for bias in (name for name in node.input if name.startswith("heads.") and name in stored):
-            product = next(made_by[name] for name in node.input if name in made_by)
+            product = next((made_by[name] for name in node.input if name in made_by), node)
+            if product.op_type != "MatMul":
+                raise KeyError(f"{bias} is added to no product")
             state[bias] = stored[bias]
             state[f"{bias.removesuffix('bias')}weight"] = stored[product.input[1]].T
     return {name: torch.from_numpy(values.copy()) for name, values in state.items()}

@@ -54,5 +54,6 @@ class CrossAttentionHead(nn.Module):
         """Start from the classifier of a token head, as if nothing were read."""
         width = head.classifier.in_features
         with torch.no_grad():
+            self.classifier.weight.zero_()
             self.classifier.weight[:, :width].copy_(head.classifier.weight)
             self.classifier.bias.copy_(head.classifier.bias)

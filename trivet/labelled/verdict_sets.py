@@ -88,13 +88,15 @@ def read_verdict_set(kind: str, name: str) -> tuple[list[LabelledExample], Sourc
 def _labelled(row: PublishedRow, place: str, kind: str, columns: VerdictSet) -> LabelledExample:
     passage, response = _text(row, columns.context), _text(row, columns.response)
     said = row.values[columns.verdict]
-    supported = columns.verdicts.get(said.strip().upper() if isinstance(said, str) else said)
+    key = said.strip().upper() if isinstance(said, str) else said
+    supported = columns.verdicts.get(key) if isinstance(key, str | int | float) else None
     if supported is None:
         reason = f"{columns.verdict} is neither {' nor '.join(map(str, columns.verdicts))}"
         raise RowError(reason, repr(said))
     question = row.values[columns.question]
+    asked = "" if question is None else _text(row, columns.question)
     return LabelledExample(
-        example=RagExample("" if question is None else str(question), (passage,), response, place),
+        example=RagExample(asked, (passage,), response, place),
         labels=Labels(adherent=supported),
         source=f"{kind}/{_text(row, columns.part).strip()}" if columns.part else kind,
         group=f"{kind}/{digest(passage.strip())}",
@@ -104,6 +106,6 @@ def _labelled(row: PublishedRow, place: str, kind: str, columns: VerdictSet) -> 
 
 def _text(row: PublishedRow, column: str) -> str:
     value = row.values[column]
-    if value is None or not str(value).strip():
+    if not isinstance(value, str) or not value.strip():
         raise RowError(f"{column} holds no text")
-    return str(value)
+    return value

@@ -117,8 +117,9 @@ class Trunk(nn.Module):
         """
         if self._plain_mask:
             raise ConfigError(
-                "encoder.prefix_attention must be false for a DeBERTa with a convolution "
-                f"(conv_kernel_size {self.config.conv_kernel_size})"
+                "encoder.prefix_attention: set it to false for a DeBERTa with a convolution "
+                f"(conv_kernel_size {self.config.conv_kernel_size}), by which neighbours see "
+                "each other"
             )
         self.prefix_attention = True
         if self.matches is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -98,7 +99,7 @@ def compare_peers(
         for name in names:
             load = functools.partial(_load_repeat, name, setup)
             try:
-                with show_line() as say:
+                with show_line(quiet=not sys.stderr.isatty()) as say:
                     path = run_peer(
                         *(name, load, run, fingerprint(name, setup)),
                         functools.partial(_tell, say, name),

@@ -193,8 +193,9 @@ def _prefix_attention(
         found = granularity == "token" if own is None else own
     if found and granularity == "example":
         raise ConfigError(
-            "encoder.prefix_attention must be false for granularity: example: the first token of "
-            "a window, which decides there, would not see the response"
+            "granularity: example needs a window whose first token sees the response, which "
+            "encoder.prefix_attention hides: "
+            + ("start from another bundle" if own else "set it to false")
         )
     if own is not None and found != own and (own or kept):
         raise ConfigError(

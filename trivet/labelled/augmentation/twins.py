@@ -30,12 +30,13 @@ from trivet.labelled.augmentation.removed_sentences import (
 from trivet.labelled.augmentation.values import (
     Kind,
     Value,
+    find_quantities,
     find_values,
     form_of,
+    normalize,
+    normalize_unit,
     other_form,
     units_like,
-    with_text,
-    with_unit,
     words_before,
 )
 from trivet.records import Evidence, LabelledExample, Span
@@ -91,18 +92,16 @@ def swap_value(
     ]
     known = {value.normal for value, _ in candidates}
     values = [value for value in find_values(response) if value.kind == kind]
-    # A name at the start of a sentence is not found there.
-    whole = "\n".join(labelled.example.contexts) if kind == "entity" else ""
-    held = [v for v in values if v.normal in known or (whole and v.text in whole)]
-    own = [v for v in held if _is_supported(labelled, v.span)]
+    own = [v for v in values if v.normal in known and _is_supported(labelled, v.span)]
     for place in random.permutation(len(own)).tolist():
         value = own[place]
         sentence = _sentence_at(labelled, value.span)
         near = {v.normal for v in values if sentence.start <= v.span.start < sentence.end}
         after = words_before(response, value)
         true = {other.normal for other, before in candidates if before == after} | near
-        differing = {candidate.text for candidate, _ in candidates if _differ(value, candidate)}
-        others = sorted(text for text in differing if with_text(value, text) not in true)
+        others = sorted(
+            {c.text for c, _ in candidates if _differ(value, c) and c.normal not in true}
+        )
         if others:
             new = others[int(random.integers(len(others)))]
             return replace_words(labelled, value.span, new, supported=False)
@@ -117,8 +116,8 @@ def change_digit(labelled: LabelledExample, random: np.random.Generator) -> Labe
     """
     texts = labelled.example
     held = {v.normal for text in texts.contexts for v in find_values(text)}
-    found = find_values(texts.response)
-    values = [v for v in found if v.kind != "entity" and _DIGIT.search(v.text)]
+    numeric = ("number", "date")
+    values = [v for v in find_values(texts.response) if v.kind in numeric and _DIGIT.search(v.text)]
     own = [v for v in values if v.normal in held and _is_supported(labelled, v.span)]
     taken = held | {v.normal for v in values}
     for place in random.permutation(len(own)).tolist():
@@ -126,7 +125,7 @@ def change_digit(labelled: LabelledExample, random: np.random.Generator) -> Labe
         digits = [match.start() for match in _DIGIT.finditer(old)]
         at = digits[int(random.integers(min(1, len(digits) - 1), len(digits)))]
         new = f"{old[:at]}{(int(old[at]) + int(random.integers(1, 10))) % 10}{old[at + 1 :]}"
-        if with_text(own[place], new) not in taken:
+        if normalize(new) not in taken:
             return replace_words(labelled, own[place].span, new, supported=False)
     return None
 
@@ -134,8 +133,7 @@ def change_digit(labelled: LabelledExample, random: np.random.Generator) -> Labe
 def _differ(old: Value, new: Value) -> bool:
     """Tell whether one value can be mistaken for the other: not equal, written alike."""
     if old.kind == "entity":
-        one, other = old.text.lower(), new.text.lower()
-        return one not in other and other not in one
+        return old.normal not in new.normal and new.normal not in old.normal
     return old.normal != new.normal and form_of(old.text) == form_of(new.text)
 
 
@@ -145,19 +143,21 @@ def swap_unit(labelled: LabelledExample, random: np.random.Generator) -> Labelle
     Units that the contexts mention are preferred. The contexts do not hold the new quantity.
     """
     response, contexts = labelled.example.response, labelled.example.contexts
-    found = [(text, one, one.unit) for text in contexts for one in find_values(text) if one.unit]
-    held = {one.normal for _, one, _ in found}
-    mentioned = {text[unit.start : unit.end].lower() for text, _, unit in found}
+    held = {one.normal for text in contexts for one in find_quantities(text)}
+    mentioned = {v.normal for text in contexts for v in find_values(text) if v.kind == "unit"}
     # Zero is the same in every unit.
     own = [
-        (one.number, one.unit)
-        for one in find_values(response)
-        if one.unit and one.normal in held and one.number and _is_supported(labelled, one.unit)
+        one
+        for one in find_quantities(response)
+        if one.normal in held and one.normal[0] and _is_supported(labelled, one.unit)
     ]
     for place in random.permutation(len(own)).tolist():
-        number, unit = own[place]
-        like = units_like(response[unit.start : unit.end])
-        fit = [other for other in like if with_unit(number, other) not in held]
+        (number, _), unit = own[place].normal, own[place].unit
+        fit = [
+            other
+            for other in units_like(response[unit.start : unit.end])
+            if (number, normalize_unit(other)) not in held
+        ]
         others = [other for other in fit if other in mentioned] or fit
         if others:
             new = others[int(random.integers(len(others)))]

@@ -1,121 +1,149 @@
-"""Values of a response that a twin changes, and how else they may be written.
+"""Values in a text that a response can get wrong: numbers, dates, units and names.
 
-They are the values of verdicts (`trivet.data.values`), with the number of a quantity and its unit
-apart. A value that is not found is only not altered.
+Regular expressions for English; a value that is not found is only not altered.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from trivet.data import values
-from trivet.data.value_words import UNIT_WORDS, Unit, unit_of
 from trivet.records import Span
 
-Kind = Literal["number", "date", "entity"]
+Kind = Literal["number", "date", "unit", "entity"]
 
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june", "july"),
+    *("august", "september", "october", "november", "december"),
+)
+_MONTH = "(?:" + "|".join(name.capitalize() for name in _MONTHS) + ")"
 NUMBER_WORDS = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
     *("eleven", "twelve"),
 )
-_SCALES = {"thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
-_UNITS = {word.casefold(): unit_of(word) for word in UNIT_WORDS}
-_UNITS |= {word: Unit("", factor) for word, factor in _SCALES.items()}
-_NUMBER = re.compile(rf"\d[\d,]*(?:\.\d+)?|\b(?:{'|'.join(NUMBER_WORDS)})\b", re.IGNORECASE)
+# Units of one dimension; a wrong unit is drawn from the same line.
+UNITS = (
+    ("seconds", "minutes", "hours", "days", "weeks", "months", "years", "decades", "centuries"),
+    ("millimetres", "centimetres", "metres", "kilometres", "inches", "feet", "yards", "miles"),
+    ("millimeters", "centimeters", "meters", "kilometers", "inches", "feet", "yards", "miles"),
+    ("mm", "cm", "km", "ft"),
+    ("milligrams", "grams", "kilograms", "tons", "ounces", "pounds"),
+    ("mg", "g", "kg", "lb", "oz"),
+    ("thousand", "million", "billion", "trillion"),
+    ("teaspoons", "tablespoons", "cups", "pints", "quarts", "gallons", "litres", "liters"),
+    ("acres", "hectares"),
+    ("kb", "mb", "gb", "tb"),
+)
+_UNIT = "|".join(sorted({unit for line in UNITS for unit in line}, key=len, reverse=True))
+# The same unit in American spelling and in the singular.
+_SAME_UNIT = {
+    **{"mm": "millimeter", "cm": "centimeter", "m": "meter", "km": "kilometer"},
+    **{"feet": "foot", "ft": "foot", "inches": "inch", "centuries": "century"},
+    **{"mg": "milligram", "g": "gram", "kg": "kilogram", "lb": "pound", "lbs": "pound"},
+    **{"oz": "ounce", "sec": "second", "secs": "second", "min": "minute", "mins": "minute"},
+    **{"hr": "hour", "hrs": "hour", "yr": "year", "yrs": "year", "tsp": "teaspoon"},
+    **{"tbsp": "tablespoon"},
+}
+
+_DATES = re.compile(
+    rf"\b(?:\d{{1,2}} {_MONTH}(?: \d{{4}})?|{_MONTH} \d{{1,2}}(?:, ?\d{{4}}|\b)(?!\d)"
+    rf"|{_MONTH} \d{{4}}|(?:1\d|20)\d\d)(?![\w%]|[.,]\d)"
+)
+_NUMBERS = re.compile(
+    r"(?<![\w.,])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?!\w|[.,]\d)"
+    rf"|\b(?:{'|'.join(NUMBER_WORDS[2:])})\b"
+)
+# A capital alone is another thing: 5G, 3M.
+_NO_CAPITAL = r"(?!(?-i:[A-Z])\b)"
+_UNITS = re.compile(rf"(?<=\d ){_NO_CAPITAL}(?:{_UNIT})\b", re.IGNORECASE)
+_WRITTEN = "|".join(
+    sorted(
+        {form for unit in _UNIT.split("|") for form in (unit, unit.removesuffix("s"))}
+        | {form for pair in _SAME_UNIT.items() for form in pair},
+        key=len,
+        reverse=True,
+    )
+)
+_QUANTITIES = re.compile(
+    rf"(?<![\w.,/])(\d[\d,]*(?:\.\d+)?|{'|'.join(NUMBER_WORDS)})[\s-]?{_NO_CAPITAL}({_WRITTEN})\b",
+    re.IGNORECASE,
+)
+_ENTITIES = re.compile(r"\b[A-Z][\w'\u2019-]+(?: (?:of |the |de )?[A-Z][\w'\u2019-]+)*")
+# The number of a list item, a passage or a step is a position, not a fact.
+_POSITION_BEFORE = re.compile(
+    r"(?:(?:^|\n)[^\w\n]*|\b(?:passage|context|document|source|step|figure|table)s?[\s:#]*"
+    r"(?:\d+(?:,| and|, and) )*)$",
+    re.IGNORECASE,
+)
+_POSITION_AFTER = re.compile(r"(?<!\d\d\d)[.):]\s+[A-Z*]")
+_LOWER = re.compile(r"\b[a-z][\w'\u2019-]+")
+_SENTENCE_START = re.compile(r"(?:^|[.!?:]['\")\]]*\s+|\n\s*|[-*•]\s+)$")
+
+
 _MONTH_DAY = re.compile(r"([A-Z][a-z]+) (\d{1,2}), ?(\d{4})")
 _DAY_MONTH = re.compile(r"(\d{1,2}) ([A-Z][a-z]+) (\d{4})")
 _CONTEXT_CHARACTERS = 30  # before a value, in which the two words before it are looked for
-_SHORT = 2  # letters of an abbreviated unit
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value and its place.
+    """A value and its place."""
 
-    Attributes:
-        kind: Only values of one kind can be confused.
-        span: Characters of the text; of a quantity those of its number.
-        text: These characters.
-        normal: Equal for values that are equal: "1,000" and "1000", "two hours" and "120 minutes".
-        number: Number that the characters say.
-        unit: Characters of the unit, or of a word such as "million"; None without one.
-    """
-
-    kind: Kind
-    span: Span
-    text: str
-    normal: Hashable
-    number: float = 0.0
-    unit: Span | None = None
+    kind: Kind  # type of the value; only values of one type can be confused
+    span: Span  # characters of the text
+    text: str  # the characters
+    normal: str  # form in which equal values are equal: "1,000" and "1000", "two" and "2"
 
 
-def find_values(text: str) -> list[Value]:
-    """Return the values of a text in order; they do not overlap."""
-    return [one for value in values.find_values(text) for one in _altered(text, value)]
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number with its unit."""
+
+    unit: Span  # characters of the unit
+    normal: tuple[float, str]  # equal for "5 kg", "five kilograms" and "5.0-kilogram"
 
 
-def _altered(text: str, value: values.Value) -> Iterator[Value]:
-    place, amount = value.span, value.amount
-    written = text[place.start : place.end]
-    if amount is None:
-        kind: Kind = "date" if value.kind == "time" else "entity"
-        yield Value(kind, place, written, (kind, value.parts))
-    elif found := _NUMBER.search(written):
-        rest = written[found.end() :].lstrip(" -")
-        unit = Span(place.end - len(rest), place.end) if rest.casefold() in _UNITS else None
-        own = Span(place.start + found.start(), place.start + found.end())
-        normal = _quantity(amount.dimension, amount.magnitude)
-        yield Value("number", own, found[0], normal, _number(found[0]), unit)
-
-
-def _quantity(dimension: str, magnitude: float) -> tuple[str, float]:
-    return dimension, float(f"{magnitude:.9g}")
-
-
-def _number(text: str) -> float:
-    low = text.lower()
-    return float(NUMBER_WORDS.index(low) if low in NUMBER_WORDS else low.replace(",", ""))
-
-
-def with_text(value: Value, text: str) -> Hashable:
-    """Return the ``normal`` of a value whose characters are others; the unit stays."""
-    if value.kind == "number" and isinstance(value.normal, tuple):
-        dimension, magnitude = value.normal
-        return _quantity(dimension, magnitude / (value.number or 1.0) * _number(text))
-    found = find_values(text)
-    return found[0].normal if found else text
-
-
-def with_unit(number: float, unit: str) -> Hashable:
-    """Return the ``normal`` of a number with a unit."""
-    known = _UNITS[unit.casefold()]
-    return _quantity(known.dimension, number * known.factor + known.offset)
+def find_quantities(text: str) -> list[Quantity]:
+    """Return the numbers with a unit in a text, in order."""
+    return [
+        Quantity(
+            Span(*match.span(2)),
+            (float(normalize(match[1]).replace(",", "")), normalize_unit(match[2])),
+        )
+        for match in _QUANTITIES.finditer(text)
+    ]
 
 
 def units_like(unit: str) -> list[str]:
     """Return the other units of a unit's dimension, written alike: in the plural or abbreviated."""
-    if unit.casefold() in _SCALES:
-        return [other for other in _SCALES if other != unit.casefold()]
-    own, found = _UNITS[unit.casefold()], dict[float, str]()
-    for other, known in UNIT_WORDS.items():
-        is_foreign = len({_spelling(unit), _spelling(other), ""}) > 2
-        if known.dimension == own.dimension and _form(other) == _form(unit) and not is_foreign:
-            # The longest word: "minutes", not "mins".
-            found[known.factor] = max(found.get(known.factor, ""), other, key=len)
-    return [other for factor, other in found.items() if factor != own.factor]
+    lines = [line for line in UNITS if unit.lower() in line]
+    own = normalize_unit(unit)
+    others = dict.fromkeys(other for line in lines for other in line)
+    return [other for other in others if normalize_unit(other) != own]
 
 
-def _form(unit: str) -> tuple[bool, bool, bool]:
-    return len(unit) > _SHORT, unit.endswith("s") or unit == "feet", unit.isascii()
-
-
-def _spelling(unit: str) -> str:
-    """Return how "metre" or "litre" ends in a unit, in Britain or in America; else nothing."""
-    found = re.search(r"(?:met|lit)(re|er)", unit)
-    return found[1] if found else ""
+def find_values(text: str) -> list[Value]:
+    """Return the values of a text in order; they do not overlap."""
+    taken: list[Value] = []
+    patterns: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+        ("date", _DATES),
+        ("unit", _UNITS),
+        ("number", _NUMBERS),
+    )
+    for kind, pattern in patterns:
+        for match in pattern.finditer(text):
+            if kind != "number" or not _is_position(match):
+                _add(taken, kind, match, normalize(match[0]))
+    lower_case = set(_LOWER.findall(text))
+    for match in _ENTITIES.finditer(text):
+        # A single capitalised word at the start of a sentence, or that is also written in lower
+        # case, is any word.
+        name = match[0].lower()
+        start = _SENTENCE_START.search(text[max(0, match.start() - 8) : match.start()])
+        if " " in name or not (start or name in lower_case or name in _MONTHS):
+            _add(taken, "entity", match, name)
+    return sorted(taken, key=lambda value: value.span.start)
 
 
 def words_before(text: str, value: Value) -> tuple[str, ...]:
@@ -145,3 +173,30 @@ def other_form(value: str) -> str | None:
     if match := _DAY_MONTH.fullmatch(value):
         return f"{match[2]} {match[1]}, {match[3]}"
     return None
+
+
+def _is_position(match: re.Match[str]) -> bool:
+    text, start, end = match.string, match.start(), match.end()
+    before = _POSITION_BEFORE.search(text[max(0, start - _CONTEXT_CHARACTERS) : start])
+    return bool(before or _POSITION_AFTER.match(text, end))
+
+
+def normalize(value: str) -> str:
+    """Return the form in which equal numbers, dates or units are equal."""
+    low = value.lower()
+    if low in NUMBER_WORDS:
+        return str(NUMBER_WORDS.index(low))
+    return re.sub(r"(?<=\d),(?=\d{3})", "", low)
+
+
+def normalize_unit(unit: str) -> str:
+    """Return the form in which equal units are equal: "kg" and "kilograms", "metres", "meter"."""
+    low = unit.lower()
+    singular = _SAME_UNIT.get(low) or low.removesuffix("s")
+    return singular.replace("metre", "meter").replace("litre", "liter")
+
+
+def _add(taken: list[Value], kind: Kind, match: re.Match[str], normal: str) -> None:
+    span = Span(*match.span())
+    if all(span.end <= other.span.start or other.span.end <= span.start for other in taken):
+        taken.append(Value(kind, span, match[0], normal))
