@@ -149,7 +149,7 @@ def run_or_foresee(
                 say(lambda: f"{tally} | {_usage_of(clients)}{read}")
 
             # Each client limits its own calls.
-            tally = _run(job, items, files, settings.concurrency * len(clients), show)
+            tally = _run(job, items, files, settings.concurrency * max(1, len(clients)), show)
         used = _usage_of(clients)
         files.summary["usage"] = str(used)
     return Done(tally, used)
