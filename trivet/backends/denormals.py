@@ -7,12 +7,12 @@ the time of a padded call.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import platform
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 # ``fenv_t`` of glibc and musl: 28 bytes of the x87 unit, then the control word of the SSE unit.
 _SIZE, _CONTROL = 32, 28
@@ -24,15 +24,12 @@ def _library() -> ctypes.CDLL | None:
     """Return the C library's functions, or None where the layout of ``fenv_t`` is another one."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return None
-    try:
-        library = ctypes.CDLL(None)
-        return library if library.fegetenv and library.fesetenv else None
-    except (AttributeError, OSError):
-        pass
-    try:
-        return ctypes.CDLL("libm.so.6")
-    except OSError:
-        return None
+    for name in (None, "libm.so.6"):  # what the process has loaded, then glibc's own file
+        with contextlib.suppress(AttributeError, OSError):
+            library = ctypes.CDLL(name)
+            if library.fegetenv and library.fesetenv:
+                return library
+    return None
 
 
 def can_flush() -> bool:
@@ -40,7 +37,7 @@ def can_flush() -> bool:
     return _library() is not None
 
 
-@contextmanager
+@contextlib.contextmanager
 def denormals_as_zero() -> Iterator[None]:
     """Compute with zero instead of denormal numbers in this thread, and restore its mode after."""
     library = _library()
