@@ -163,8 +163,8 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     with trainer.precision_plugin.forward_context():
         begun = config.encoder.init is Init.bundle
         old = read_bundle(config.encoder.name).info.evidence if begun else None
-        calls = config.optim.call_windows or config.optim.batch_windows
-        read = read_heads(model, dev, tokenizer.special.pad, calls, ["evidence"])
+        most = config.optim.most_windows
+        read = read_heads(model, dev, tokenizer.special.pad, most, ["evidence"])
     evidence = choose_sources(read["evidence"], old) if read else None
     model.cpu()
     training_info = provenance(config, used, leaks, command, trainer.global_step)
@@ -299,9 +299,13 @@ def configured_teacher(
     distill, optim = config.distill, config.optim
     if distill.teacher is None:
         return None
-    most = optim.call_windows or optim.batch_windows
     teacher = load_teacher(
-        distill.teacher, tokenizer, config.window.size, distill.weight, most, distill.fade
+        distill.teacher,
+        tokenizer,
+        config.window.size,
+        distill.weight,
+        optim.most_windows,
+        distill.fade,
     )
     theirs, ours = teacher.model, trained_heads(model, config.loss)
     named = [head.value for head in distill.heads]

@@ -91,7 +91,7 @@ def write_data() -> None:
     files = {one["spec"].partition(":")[2] for one in (*base["train"], *base["dev"])}
     for file in sorted(file for file in files if file.endswith(".jsonl.xz")):
         name = Path(file).name.partition(".")[0]
-        names = {"claims": CLAIMS, "relevance": ("qmsum",)}.get(name, (name,))
+        names = {"claims": CLAIMS, "relevance": ("qmsum", "wikiqa")}.get(name, (name,))
         lines = [json.dumps(of_jsonl(name, number)) for name in names for number in range(ROWS)]
         Path(file).parent.mkdir(exist_ok=True)
         with lzma.open(file, "wt", encoding="utf-8") as out:

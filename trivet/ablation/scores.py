@@ -158,7 +158,7 @@ def score_rows(
     backend = WeightsBackend(
         model,
         bundle.info.window.size,
-        optim.call_windows or optim.batch_windows,
+        optim.most_windows,
         run.precision,
         torch.device("cuda" if run.accelerator != "cpu" and torch.cuda.is_available() else "cpu"),
     )

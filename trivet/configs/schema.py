@@ -252,9 +252,15 @@ class OptimConfig:
     ema_decay: float = 0.0  # of averaged weights, which dev measures and the bundle gets; 0: none
     compute_of: Trunk | None = None  # scale steps to the compute of this trunk; null: do not
     batch_windows: int = 16  # windows per batch; an example with more is one batch
-    call_windows: int | None = None  # windows per call of the encoder; null: batch_windows
+    # windows per call of the encoder; null: 1.5 batch_windows, which holds a batch with its twins
+    call_windows: int | None = None
     checkpoint_layers: bool = False  # keep only the inputs of layers for the backward pass
     compile: bool = False  # torch.compile of the encoder's layers
+
+    @property
+    def most_windows(self) -> int:
+        """Most windows of one call of the encoder."""
+        return self.call_windows or self.batch_windows * 3 // 2
 
     def __post_init__(self) -> None:
         for key in ("head_lr", "clip", "epochs", "batch_windows"):

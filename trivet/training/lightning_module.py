@@ -198,8 +198,7 @@ class RagTraining(lightning.LightningModule):
 
         The encoder reads at most ``optim.call_windows`` at once.
         """
-        most = self._optim.call_windows or self._optim.batch_windows
-        logits = read_in_slices(self.model, windows[:3], most, heads)
+        logits = read_in_slices(self.model, windows[:3], self._optim.most_windows, heads)
         return logits, self.model.join(logits, *windows[3:], is_evidence)
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:

@@ -136,7 +136,7 @@ def estimate_step(config: TrainConfig, gpu: bool) -> MemoryEstimate:
             checkpoint_layers(shaped.trunk)
         return shaped
 
-    windows = config.optim.call_windows or config.optim.batch_windows
+    windows = config.optim.most_windows
     bf16 = config.run.precision is Precision.bf16
     found = estimate_memory(build, windows, config.window.size, bf16, gpu)
     return replace(found, weights=2 * found.weights) if config.optim.ema_decay else found
@@ -170,7 +170,7 @@ def describe_memory(
     parts = ("weights", "gradients", "optimizer", "activations")
     held = ", ".join(f"{part} {getattr(on_gpu, part) / GIB:.2f}" for part in parts)
     fits = [name for name, size in GPUS.items() if on_gpu.on_gpu <= size]
-    calls = config.optim.call_windows or config.optim.batch_windows
+    calls = config.optim.most_windows
     return [
         f"peak memory on a GPU: {on_gpu.on_gpu:.1f} GiB for {calls} windows of "
         f"{config.window.size} tokens a call ({held})",
