@@ -329,7 +329,7 @@ def test_the_card_shows_the_description(info: BundleInfo) -> None:
     for text in (
         "# tiny",
         "CC0-1.0",
-        "```bash\ntrivet train tiny.yaml &&\ntrivet train more.yaml\n```",
+        "in 2 steps: `training.command` of `bundle.json` has the commands",
         r"mills \| ferries",
         "1,200",
         "0.750",
@@ -339,6 +339,15 @@ def test_the_card_shows_the_description(info: BundleInfo) -> None:
     ):
         assert text in card, text
     assert "None measured yet" in render_card(info.model_copy(update={"scores": ()}))
+
+
+def test_the_card_shows_joined_data_without_their_parts(info: BundleInfo) -> None:
+    names = ("mills/dee", "mills/tay", "mills/mean", "mills/pooled", "ferries/qa")
+    scores = tuple(info.scores[0].model_copy(update={"data": name}) for name in names)
+    card = render_card(info.model_copy(update={"scores": scores}))
+    shown = [name for name in names if f"| {name} (" in card]
+    assert shown == ["mills/mean", "mills/pooled", "ferries/qa"]
+    assert "has 2 parts of these data" in card
 
 
 # Weights --------------------------------------------------------------------------------------

@@ -175,8 +175,12 @@ def _calibration(calibration: CalibrationInfo) -> str:
 def _training(info: BundleInfo) -> str:
     training = info.training
     rows = [[data.name, data.licence, f"{data.rows:,}"] for data in training.data]
-    commands = training.command.replace(" && ", " &&\n")
-    text = f"## Training\n\nFinished on {training.date}, with:\n\n```bash\n{commands}\n```"
+    steps = training.command.split(" && ")
+    text = f"## Training\n\nFinished on {training.date}, "
+    if len(steps) > 1:
+        text += f"in {len(steps)} steps: `training.command` of `bundle.json` has the commands."
+    else:
+        text += f"with:\n\n```bash\n{training.command}\n```"
     if rows:
         text += "\n\n" + _table(["data", "licence", "rows"], rows)
     if training.settings:
@@ -194,6 +198,11 @@ def _training(info: BundleInfo) -> str:
 def _scores(scores: Sequence[ScoreInfo]) -> str:
     if not scores:
         return "## Scores\n\nNone measured yet."
+    names = {score.data for score in scores}
+    joined = {name.partition("/")[0] for name in names if name.endswith("/mean")}
+    whole = {f"{name}/{part}" for name in joined for part in ("mean", "pooled")}
+    left_out = {name for name in names - whole if name.partition("/")[0] in joined}
+    scores = [score for score in scores if score.data not in left_out]
     rows = [
         [
             score.measure,
@@ -209,7 +218,8 @@ def _scores(scores: Sequence[ScoreInfo]) -> str:
     ]
     header = ["measure", "data", "precision", "value", "95 % interval", "n", "positives", "failed"]
     commands = sorted({f"- `{score.command}` ({score.date})" for score in scores})
-    return f"## Scores\n\n{_table(header, rows)}\n\nMeasured with:\n\n" + "\n".join(commands)
+    more = f"\n\n`bundle.json` has {len(left_out)} parts of these data, too." if left_out else ""
+    return f"## Scores\n\n{_table(header, rows)}\n\nMeasured with:\n\n" + "\n".join(commands) + more
 
 
 def _files(info: BundleInfo) -> str:
