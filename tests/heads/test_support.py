@@ -37,11 +37,9 @@ def test_window_loss_by_hand() -> None:
     logits = logits_of((0.5, 0.25, 0.25), (0.2, 0.5, 0.3), (0.1, 0.1, 0.8), (0.9, 0.05, 0.05))
     # Two tokens in two windows: entailed, neutral; contradicted, unknown.
     classes = torch.tensor([[[0, 1], [2, -1]]])
-    loss = window_loss(logits.reshape(1, 2, 2, 3), classes, ONE, unsupported_weight=1.0)
+    loss = window_loss(logits.reshape(1, 2, 2, 3), classes, ONE)
     assert loss.item() == pytest.approx(-(2 * math.log(0.5) + math.log(0.8)) / 3)
-    heavier = window_loss(logits.reshape(1, 2, 2, 3), classes, ONE, unsupported_weight=2.0)
-    assert heavier.item() == pytest.approx(-(2 * math.log(0.5) + 2 * math.log(0.8)) / 4)
-    heavier.backward()
+    loss.backward()
     assert logits.grad is not None
     assert (logits.grad != 0).any(-1).tolist() == [True, True, True, False]
 
@@ -49,7 +47,7 @@ def test_window_loss_by_hand() -> None:
 def test_only_the_window_that_supports_most_is_trained_towards_support() -> None:
     leaf = logits_of((0.2, 0.4, 0.4), (0.5, 0.25, 0.25))
     at, supported = torch.tensor([[[3, 9]]]), torch.tensor([[1]])
-    loss = token_loss(leaf.reshape(1, 1, 2, 3), at, joined(leaf, at), supported, ONE, 1.0)
+    loss = token_loss(leaf.reshape(1, 1, 2, 3), at, joined(leaf, at), supported, ONE)
     assert loss.item() == pytest.approx(-math.log(0.5))
     loss.backward()
     assert leaf.grad is not None
@@ -60,7 +58,7 @@ def test_only_the_window_that_supports_most_is_trained_towards_support() -> None
 def test_an_unsupported_token_is_wrong_in_every_window() -> None:
     leaf = logits_of((0.2, 0.4, 0.4), (0.5, 0.25, 0.25))
     at, supported = torch.tensor([[[3, 9]]]), torch.tensor([[0]])
-    loss = token_loss(leaf.reshape(1, 1, 2, 3), at, joined(leaf, at), supported, ONE, 1.0)
+    loss = token_loss(leaf.reshape(1, 1, 2, 3), at, joined(leaf, at), supported, ONE)
     assert loss.item() == pytest.approx(-(math.log(0.4) + math.log(0.25)) / 2)
     loss.backward()
     assert leaf.grad is not None
@@ -73,7 +71,7 @@ def test_a_copy_that_is_not_there_counts_for_nothing() -> None:
     for supported, probability in ((1, 0.2), (0, 0.4)):
         leaf.grad = None
         loss = token_loss(
-            leaf.reshape(1, 1, 2, 3), at, joined(leaf, at), torch.tensor([[supported]]), ONE, 1.0
+            leaf.reshape(1, 1, 2, 3), at, joined(leaf, at), torch.tensor([[supported]]), ONE
         )
         assert loss.item() == pytest.approx(-math.log(probability))
         loss.backward()
@@ -81,18 +79,18 @@ def test_a_copy_that_is_not_there_counts_for_nothing() -> None:
         assert leaf.grad[1].abs().sum() == 0
 
 
-def test_token_loss_weighs_the_unsupported() -> None:
+def test_token_loss_is_a_mean_over_tokens() -> None:
     logits = logits_of((0.5, 0.25, 0.25), (0.2, 0.4, 0.4)).reshape(1, 2, 1, 3)
     at, supported = torch.tensor([[[3], [4]]]), torch.tensor([[1, 0]])
-    loss = token_loss(logits, at, joined(logits, at), supported, ONE, unsupported_weight=3.0)
-    assert loss.item() == pytest.approx(-(math.log(0.5) + 3 * math.log(0.4)) / 4)
+    loss = token_loss(logits, at, joined(logits, at), supported, ONE)
+    assert loss.item() == pytest.approx(-(math.log(0.5) + math.log(0.4)) / 2)
 
 
 def test_unknown_tokens_and_padding_have_no_gradient() -> None:
     leaf = logits_of((0.5, 0.25, 0.25), (0.2, 0.4, 0.4))
     # The second token is padding: no window shows it.
     at, supported = torch.tensor([[[3], [-1]]]), torch.tensor([[-1, -1]])
-    loss = token_loss(leaf.reshape(1, 2, 1, 3), at, joined(leaf, at), supported, ONE, 1.0)
+    loss = token_loss(leaf.reshape(1, 2, 1, 3), at, joined(leaf, at), supported, ONE)
     assert loss.item() == 0.0
     loss.backward()
     assert leaf.grad is not None
@@ -111,13 +109,13 @@ def test_sentence_loss_by_hand() -> None:
     classes[0, 3] = torch.tensor([1, 0])
     given = support, pool, classes, labels
     wrong, right = -math.log(0.25), -math.log(0.25)
-    found = sentence_loss(*given, ONE, unsupported_weight=1.0)
+    found = sentence_loss(*given, ONE)
     assert found.item() == pytest.approx((wrong + right) / 2)
     support[0, 0] = 0.5
-    found = sentence_loss(*given, 2 * ONE, unsupported_weight=3.0)
-    assert found.item() == pytest.approx(2 * (3 * math.log(2) + right) / 4)
+    found = sentence_loss(*given, 2 * ONE)
+    assert found.item() == pytest.approx(2 * (math.log(2) + right) / 2)
     classes[0, 3, 1] = 2  # contradicted in a window
-    found = sentence_loss(*given, ONE, unsupported_weight=1.0)
+    found = sentence_loss(*given, ONE)
     assert found.item() == pytest.approx((math.log(2) - math.log(0.75)) / 2)
 
 

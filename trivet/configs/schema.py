@@ -208,7 +208,6 @@ class LossConfig:
     utilization: float = 1.0
     evidence: float = 1.0  # pairs of sentences
     share: float = 0.0  # squared error of an example's relevance and utilization
-    unsupported_weight: float = 1.0  # of an unsupported token relative to a supported one
     learned: bool = False  # further weight of each head, learned from its uncertainty
     learned_lr: float = 1e-3  # learning rate of these weights' logarithms
 

@@ -21,9 +21,7 @@ _ENTAILMENT, _CONTRADICTION = 0, 2
 _SMALLEST = 1e-6  # keeps the logarithm of a joined probability finite
 
 
-def window_loss(
-    logits: Tensor, window_class: Tensor, weight: Tensor, unsupported_weight: float
-) -> Tensor:
+def window_loss(logits: Tensor, window_class: Tensor, weight: Tensor) -> Tensor:
     """Return the cross-entropy in each window, where the place of the evidence is known.
 
     Classes are 0 to 2, or -1 where unknown. *Shapes:* [B, R, K, 3 or 2], [B, R, K], [B] -> [].
@@ -32,8 +30,7 @@ def window_loss(
     classes = window_class.clamp(min=0, max=logits.shape[-1] - 1).flatten()
     loss = nn.functional.cross_entropy(logits.flatten(0, 2), classes, reduction="none")
     loss = loss.view_as(known)
-    counts = known * torch.where(window_class == _CONTRADICTION, unsupported_weight, 1.0)
-    return sum_of_means(loss.flatten(1), counts.flatten(1), weight)
+    return sum_of_means(loss.flatten(1), known.float().flatten(1), weight)
 
 
 def token_loss(
@@ -42,7 +39,6 @@ def token_loss(
     joined: Tensor,
     token_supported: Tensor,
     weight: Tensor,
-    unsupported_weight: float,
 ) -> Tensor:
     """Return the loss of tokens with a known label and unknown place of the evidence.
 
@@ -58,8 +54,7 @@ def token_loss(
     known = token_supported >= 0
     log_likelihood = torch.where(token_supported == 1, nn.functional.logsigmoid(joined), nowhere)
     loss = -log_likelihood.masked_fill(~known, 0.0)
-    counts = known * torch.where(token_supported == 0, unsupported_weight, 1.0)
-    return sum_of_means(loss, counts, weight)
+    return sum_of_means(loss, known.float(), weight)
 
 
 def sentence_loss(
@@ -68,7 +63,6 @@ def sentence_loss(
     window_class: Tensor,
     token_supported: Tensor,
     weight: Tensor,
-    unsupported_weight: float,
 ) -> Tensor:
     """Return the binary cross-entropy of the support of sentences, which the verdict goes by.
 
@@ -82,8 +76,7 @@ def sentence_loss(
     right = own.any(-1) & ~(own & ~supported[:, None]).any(-1)
     probs = sentence_support.float().clamp(_SMALLEST, 1 - _SMALLEST)
     loss = -torch.where(wrong, 1 - probs, probs).log()
-    counts = torch.where(wrong, unsupported_weight, right.float())
-    return sum_of_means(loss, counts, weight)
+    return sum_of_means(loss, (wrong | right).float(), weight)
 
 
 def verdict_loss(faithfulness: Tensor, adherent: Tensor, weight: Tensor) -> Tensor:

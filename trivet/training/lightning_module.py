@@ -138,7 +138,7 @@ class RagTraining(lightning.LightningModule):
         windows, targets, weights = batch.windows, batch.targets, self._loss
         # One decision per window implies no labels of single tokens: only the verdict remains.
         each_token = self.model.granularity == "token"
-        weight, heavier, at = targets.weight, weights.unsupported_weight, windows.response_at
+        weight, at = targets.weight, windows.response_at
         tokens_known = torch.zeros_like(targets.adherent, dtype=torch.bool)
         found: dict[str, Tensor] = {}
         if each_token:
@@ -147,11 +147,11 @@ class RagTraining(lightning.LightningModule):
         if each_token and (weights.window or weights.token):
             support = gather_classes(logits, at)
             if weights.window:
-                loss = window_loss(support, targets.window_class, weight, heavier)
+                loss = window_loss(support, targets.window_class, weight)
                 found["window"] = weights.window * loss
             if weights.token:
                 joined = join_support(logits, at, batch.is_evidence)
-                loss = token_loss(support, at, joined, targets.token_supported, weight, heavier)
+                loss = token_loss(support, at, joined, targets.token_supported, weight)
                 found["token"] = weights.token * loss
         if each_token and weights.sentence:
             loss = sentence_loss(
@@ -160,7 +160,6 @@ class RagTraining(lightning.LightningModule):
                 targets.window_class,
                 targets.token_supported,
                 weight,
-                heavier,
             )
             found["sentence"] = weights.sentence * loss
         if weights.verdict:
