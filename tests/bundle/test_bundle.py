@@ -295,25 +295,15 @@ def test_a_damaged_bundle_is_not_added_to(folder: Path) -> None:
         add_files(folder, {"parity.json": b"{}"})
 
 
-@pytest.mark.parametrize(
-    ("sentences", "sort", "said"),
-    [
-        (1, False, "Examples of several windows also have evidence windows, which show for each"
-            " response sentence the context sentence that shares most words with it. The support"
-            " of a token is a mean of the highest of its ordinary windows and of the evidence"
-            " window's, as logits; of n ordinary windows the evidence window weighs 1/n, and at"
-            " most one half. Window"),
-        (2, False, "the 2 context sentences that share most words with it. The support of a"),
-        (0, True, "If an example needs several windows, the contexts that share most words"
-                  " with question and response are read first, together. Window"),
-    ],
-)  # fmt: skip
-def test_the_card_says_which_windows_count(
-    info: BundleInfo, sentences: int, sort: bool, said: str
-) -> None:
-    update = {"evidence_sentences": sentences, "sort_contexts": sort}
-    changed = info.model_copy(update={"window": info.window.model_copy(update=update)})
-    assert said in render_card(changed)
+def test_the_card_says_which_windows_count(info: BundleInfo) -> None:
+    def card(**update: object) -> str:
+        window = info.window.model_copy(update=update)
+        return render_card(info.model_copy(update={"window": window}))
+
+    assert "the context sentence that shares most words with it" in card(evidence_sentences=1)
+    assert "the 2 context sentences that share most words" in card(evidence_sentences=2)
+    assert "are read first, together" in card(sort_contexts=True)
+    assert "evidence window" not in card() and "read first" not in card()
 
 
 def test_the_card_says_when_a_context_sentence_is_a_source(info: BundleInfo) -> None:
@@ -342,12 +332,10 @@ def test_the_card_shows_the_description(info: BundleInfo) -> None:
 
 
 def test_the_card_shows_joined_data_without_their_parts(info: BundleInfo) -> None:
-    names = ("mills/dee", "mills/tay", "mills/mean", "mills/pooled", "ferries/qa")
+    names = ("mills/dee", "mills/mean", "mills/pooled", "ferries/qa")
     scores = tuple(info.scores[0].model_copy(update={"data": name}) for name in names)
     card = render_card(info.model_copy(update={"scores": scores}))
-    shown = [name for name in names if f"| {name} (" in card]
-    assert shown == ["mills/mean", "mills/pooled", "ferries/qa"]
-    assert "has 2 parts of these data" in card
+    assert [name in card for name in names] == [False, True, True, True]
 
 
 # Weights --------------------------------------------------------------------------------------
