@@ -51,12 +51,14 @@ class Batch(NamedTuple):
     as ``teacher``, over the batches of the epoch. Losses are divided by it, so an example's weight
     is independent of its batch.
     ``is_evidence`` tells which copies of the response tokens are in evidence windows, [B, K].
+    ``truths`` has the labels of whole examples (``truths``), [B] each.
     """
 
     windows: Windows
     is_evidence: Tensor
     targets: Targets
     pairs: EvidencePairs
+    truths: Mapping[str, Tensor]
     examples: list[LabelledExample]
     mean_labelled: Mapping[str, float]
 
@@ -283,6 +285,9 @@ class RagData(lightning.LightningDataModule):
             is_evidence=batch.is_evidence.to(device, non_blocking=True),
             targets=Targets(*(tensor.to(device, non_blocking=True) for tensor in batch.targets)),
             pairs=EvidencePairs(*(each.to(device, non_blocking=True) for each in batch.pairs)),
+            truths={
+                name: each.to(device, non_blocking=True) for name, each in batch.truths.items()
+            },
             examples=batch.examples,
             mean_labelled=batch.mean_labelled,
         )
@@ -328,6 +333,7 @@ def collate_items(
         is_evidence=is_evidence,
         targets=Targets(*map(torch.from_numpy, targets)),
         pairs=EvidencePairs(*map(torch.from_numpy, pairs)),
+        truths=truths([item.labelled for item in items]),
         examples=[item.labelled for item in items],
         mean_labelled=count_labelled(items) if mean_labelled is None else mean_labelled,
     )

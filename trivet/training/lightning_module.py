@@ -23,7 +23,7 @@ from trivet.heads.context_loss import (
 from trivet.heads.gradient_cosine import gradient_cosines
 from trivet.heads.learned_weights import LearnedWeights
 from trivet.heads.support import sentence_loss, token_loss, verdict_loss, window_loss
-from trivet.labelled.datamodule import Batch, truths
+from trivet.labelled.datamodule import Batch
 from trivet.model.aggregate import Outputs, gather_tokens
 from trivet.model.architecture import HEAD_NAMES, HeadName
 from trivet.model.rag_model import RagModel, TokenLogits, gather_classes, join_support, pair_logits
@@ -185,8 +185,7 @@ class RagTraining(lightning.LightningModule):
             loss = sentence_cross_entropy(tokens, marks, windows.context_weight, targets.weight)
             found[head] = factor * loss
         if weights.share:
-            annotated = truths(batch.examples)[head]  # waits for the device
-            true = _true_share(annotated, marks, windows.context_weight).to(share)
+            true = _true_share(batch.truths[head], marks, windows.context_weight)
             found[f"{head}_share"] = weights.share * share_error(share, true, targets.weight)
         return found
 
@@ -283,14 +282,14 @@ class RagTraining(lightning.LightningModule):
 
     def _measure(self, batch: Batch) -> None:
         _, outputs = self.predict(batch.windows, batch.is_evidence)
-        known = truths(batch.examples)
+        known = batch.truths
         answered = (batch.windows.response_at >= 0).flatten(1).any(-1)
-        known["adherent"][~answered.cpu()] = float("nan")
+        adherent = known["adherent"].masked_fill(~answered, float("nan"))
         marks, weight = batch.targets, batch.windows.context_weight
         relevant = _true_share(known["relevance"], marks.relevant, weight)
         utilized = _true_share(known["utilization"], marks.utilized, weight)
         scores = {
-            "faithfulness": (outputs.faithfulness, known["adherent"]),
+            "faithfulness": (outputs.faithfulness, adherent),
             "relevance": (outputs.relevance, relevant),
             "utilization": (outputs.utilization, utilized),
         }
@@ -368,6 +367,6 @@ def _true_share(annotated: Tensor, marks: Tensor, context_weight: Tensor) -> Ten
 
     *Shapes:* [B], [B, C] x 2 -> [B]. Marks are -1 where unknown.
     """
-    share = (context_weight * marks.clamp(min=0)).sum(-1).cpu()
-    fill = annotated.isnan() & (marks >= 0).any(-1).cpu()
+    share = (context_weight * marks.clamp(min=0)).sum(-1)
+    fill = annotated.isnan() & (marks >= 0).any(-1)
     return torch.where(fill, share, annotated)
