@@ -12,7 +12,7 @@ import numpy as np
 from trivet.backends.loading import BackendName
 from trivet.bundle.bundle import add_files
 from trivet.calibration.choices import Choices
-from trivet.calibration.streams import choosing, read_streams
+from trivet.calibration.streams import choosing, read_outcomes, read_streams
 from trivet.calibration.thresholds import ChosenThresholds, choose_or_keep
 from trivet.errors import BundleError, DataError
 from trivet.evaluation.evaluator import Evaluator
@@ -48,15 +48,12 @@ def choose_thresholds(
     if out is None:
         evaluator.bundle.check_writable()
     examples = load_rows(specs, split, choices.only)
-    scores: list[DevScores] = []
-    for start in range(0, len(examples), _BLOCK):
-        block = examples[start : start + _BLOCK]
-        found = evaluator.begin([one.example for one in block]).outcomes(_read_support)
-        scores += [
-            replace(each, example=one)
-            for one, each in zip(block, found, strict=True)
-            if isinstance(each, DevScores)
-        ]
+    found = read_outcomes(evaluator, (one.example for one in examples), _read_support, _BLOCK)
+    scores = [
+        replace(each, example=one)
+        for one, each in zip(examples, found, strict=True)
+        if isinstance(each, DevScores)
+    ]
     info = evaluator.bundle.info
     old, rule = info.thresholds, choices.rule
     if old is None:

@@ -10,19 +10,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from trivet.errors import ExampleError, WindowError
 from trivet.evaluation.answer_stream import SentenceReader
+from trivet.evaluation.evaluation_job import Reading
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.postprocessing import to_evaluation
-from trivet.evaluation.preprocessing import PreprocessedExample, Preprocessor
+from trivet.evaluation.preprocessing import PreprocessedExample, Preprocessor, Refusal
+from trivet.evaluation.streams import prefetch
 from trivet.measures.false_alarms import conformal_threshold, needed_documents
 from trivet.records import Evaluation, LabelledExample, RagExample
 
-_BLOCK = 256  # sentences that are evaluated together
+T = TypeVar("T")
+_SENTENCES = 256  # sentences that are evaluated together
 
 PlacedSentence = tuple[int, PreprocessedExample]
 """Place of an answer, and one of its sentences."""
@@ -47,10 +50,22 @@ def stream_sentences(
                 yield place, each.prepared
 
 
-def in_blocks(sentences: Iterator[PlacedSentence]) -> Iterator[list[PlacedSentence]]:
-    """Yield sentences in blocks that are held and read together."""
-    while block := list(itertools.islice(sentences, _BLOCK)):
+def in_blocks(items: Iterable[T], size: int = _SENTENCES) -> Iterator[list[T]]:
+    """Yield items in blocks that are held and read together."""
+    items = iter(items)
+    while block := list(itertools.islice(items, size)):
         yield block
+
+
+def read_outcomes(
+    evaluator: Evaluator,
+    examples: Iterable[RagExample | PreprocessedExample],
+    reading: Reading[T],
+    size: int = _SENTENCES,
+) -> Iterator[T | Refusal]:
+    """Yield what is read from each example, in order; ``size`` of them are evaluated together."""
+    for job in prefetch(in_blocks(examples, size), evaluator.begin):
+        yield from job.outcomes(reading)
 
 
 def choosing(examples: Iterable[LabelledExample], prefixes: Sequence[str]) -> list[LabelledExample]:
@@ -64,14 +79,13 @@ def choosing(examples: Iterable[LabelledExample], prefixes: Sequence[str]) -> li
 def read_streams(evaluator: Evaluator, examples: Sequence[LabelledExample]) -> list[Streamed]:
     """Return the least support of each answer's sentences, by the loaded graph."""
     weakest = [1.0] * len(examples)
-    sentences = stream_sentences(examples, evaluator.preprocessor)
-    for block in in_blocks(sentences):
-        job = evaluator.begin([each for _, each in block])
-        for (place, _), verdict in zip(block, job.outcomes(to_evaluation), strict=True):
-            if not isinstance(verdict, Evaluation):
-                raise verdict
-            support = verdict.sentences[-1].support
-            weakest[place] = min(weakest[place], 1.0 if support is None else support)
+    placed, sentences = itertools.tee(stream_sentences(examples, evaluator.preprocessor))
+    verdicts = read_outcomes(evaluator, (each for _, each in sentences), to_evaluation)
+    for (place, _), verdict in zip(placed, verdicts, strict=True):
+        if not isinstance(verdict, Evaluation):
+            raise verdict
+        support = verdict.sentences[-1].support
+        weakest[place] = min(weakest[place], 1.0 if support is None else support)
     return [Streamed(*pair) for pair in zip(examples, weakest, strict=True)]
 
 
