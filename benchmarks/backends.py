@@ -19,13 +19,14 @@ import numpy as np
 
 from benchmarks.report import Table
 from benchmarks.shapes import Shape
-from trivet.backends.backend import Backend, Precision, workers_of
+from trivet.backends.backend import Backend, workers_of
 from trivet.backends.loading import load_backend, load_tokenizer
 from trivet.bundle.bundle import WEIGHTS_NAME, Bundle, read_bundle
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows
 from trivet.errors import BundleError
 from trivet.model.aggregate import Outputs
+from trivet.settings import Precision
 
 BACKENDS = ("int8", "fp32", "openvino", "openvino bf16", "torch", "torch eager", "torch bf16")
 _CALLS = ("run", "run_all_threads")

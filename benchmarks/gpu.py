@@ -25,10 +25,11 @@ from benchmarks.inputs import build_example, full_windows
 from benchmarks.report import Table, milliseconds, parser, publish, skipped
 from benchmarks.shapes import SHAPES, Shape, windows_of
 from benchmarks.timing import Contender, Run, in_a_process, race, timed
-from trivet.backends.backend import Backend, Precision
-from trivet.backends.loading import BackendName, load_tokenizer
+from trivet.backends.backend import Backend
+from trivet.backends.loading import load_tokenizer
 from trivet.data.windows import Windows
 from trivet.records import RagExample
+from trivet.settings import BackendName, Precision
 
 if TYPE_CHECKING:
     from trivet.model.inference.layer import Form

@@ -59,10 +59,9 @@ from trivet.exporting.precision import Half, emulated, mixed
 from trivet.model.inference.layer import Form
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel, as_tensors, to_numpy
+from trivet.settings import Precision
 
 logger = logging.getLogger(__name__)
-
-Precision = Literal["fp32", "int8", "bf16", "fp16"]
 
 
 class _Kind(NamedTuple):

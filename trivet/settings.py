@@ -8,10 +8,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 RARE = "Rarely needed"
 """Panel of the options that few users set; the last one."""
+BackendName = Literal["onnx", "openvino", "tensorrt", "torch"]
+Precision = Literal["fp32", "int8", "bf16", "fp16"]
+"""Precision of a graph."""
 
 
 class SettingError(ValueError):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.graphs import write_other_graph
-from trivet.backends.backend import Precision, choose_graph
+from trivet.backends.backend import choose_graph
 from trivet.backends.loading import find_graphs, load_backend, load_tokenizer
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.backends.openvino import choose_for_openvino
@@ -22,6 +22,7 @@ from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs
+from trivet.settings import Precision
 
 
 def part_of(bundle: Path, folder: Path, *files: str) -> Path:

@@ -16,7 +16,6 @@ import torch
 from tests import graphs
 from tests.judges import kept_for_openvino
 from trivet.backends import openvino
-from trivet.backends.backend import Precision
 from trivet.backends.loading import load_backend
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.backends.openvino import OpenVinoBackend, choose_for_openvino
@@ -34,6 +33,7 @@ from trivet.model.architecture import EVIDENCE_STATES, HEAD_NAMES
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel, as_tensors, to_numpy
 from trivet.records import Evaluation, RagExample
+from trivet.settings import Precision
 
 WINDOW, VOCAB = 48, 150
 needs_openvino = pytest.mark.skipif(

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from tests.graphs import VOCAB, WINDOW, model_of
 from trivet.backends import torch as torch_backend
-from trivet.backends.backend import Precision
 from trivet.backends.loading import load_backend
 from trivet.backends.profiles import STEP
 from trivet.backends.torch import TorchBackend, compile_layers, padded_shape
@@ -26,6 +25,7 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.exporting.parity import compare, grid_windows
 from trivet.model.inference.layer import Form
 from trivet.records import Evaluation, RagExample
+from trivet.settings import Precision
 
 KINDS = pytest.mark.parametrize("kind", ["bert", "deberta-v2", "mpnet", "modernbert"])
 OWN_WARNINGS = pytest.mark.filterwarnings("ignore")  # torch's, when its compiler is loaded

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Set
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from trivet.bundle.bundle import SELF_TEST_NAME, Bundle
 from trivet.bundle.schema import GraphInfo
@@ -17,6 +17,7 @@ from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError
 from trivet.model.aggregate import Outputs, heads_of, output_names, unread_inputs
 from trivet.model.architecture import DEFAULT_HEADS
+from trivet.settings import Precision
 
 logger = logging.getLogger(__name__)
 
@@ -123,9 +124,6 @@ def check_ends(file: str, inputs: Set[str], outputs: Set[str]) -> None:
                 f"{file}: its {end} do not fit: missing {', '.join(missing) or 'none'}; "
                 f"unknown {', '.join(unknown) or 'none'}"
             )
-
-
-Precision = Literal["fp32", "int8", "bf16", "fp16"]
 
 
 class LoadedBackend(NamedTuple):

@@ -8,17 +8,11 @@ import logging
 import numbers
 import os
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 import onnxruntime
 
-from trivet.backends.backend import (
-    LoadedBackend,
-    Precision,
-    check_self_test,
-    choose_graph,
-    cores,
-)
+from trivet.backends.backend import LoadedBackend, check_self_test, choose_graph, cores
 from trivet.backends.device import find_gpu, is_device
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.backends.profiles import MOST_WINDOWS, POSITIONS, STEP, make_profiles
@@ -31,6 +25,7 @@ from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError, install_line
 from trivet.model.aggregate import Outputs
+from trivet.settings import BackendName, Precision
 
 logger = logging.getLogger(__name__)
 
@@ -99,9 +94,6 @@ def load_onnx(
     on_cpu = OnnxRuntimeBackend(bundle.path(graph.file), threads, workers, sums_fit=graph.sums_fit)
     check_self_test(on_cpu, bundle, graph.file)
     return LoadedBackend(on_cpu, graph.precision)
-
-
-BackendName = Literal["onnx", "openvino", "tensorrt", "torch"]
 
 
 def check_options(

@@ -17,7 +17,6 @@ import numpy as np
 from trivet.backends.backend import (
     POSITIONS,
     LoadedBackend,
-    Precision,
     check_ends,
     check_self_test,
     choose_graph,
@@ -29,6 +28,7 @@ from trivet.bundle.bundle import Bundle
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError, install_line
 from trivet.model.aggregate import Outputs, outputs_from
+from trivet.settings import Precision
 
 logger = logging.getLogger(__name__)
 

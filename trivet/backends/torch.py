@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from trivet.backends.backend import POSITIONS as CPU_POSITIONS
-from trivet.backends.backend import LoadedBackend, Precision, check_self_test
+from trivet.backends.backend import LoadedBackend, check_self_test
 from trivet.backends.device import check_driver, find_gpu
 from trivet.backends.profiles import POSITIONS, STEP
 from trivet.bundle.bundle import WEIGHTS_NAME, Bundle
@@ -30,6 +30,7 @@ from trivet.model.inference.layer import Form, InferenceLayer
 from trivet.model.inference.modernbert import ModernBertLayer
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel, TokenLogits, as_tensors, to_numpy
+from trivet.settings import Precision
 
 logger = logging.getLogger(__name__)
 

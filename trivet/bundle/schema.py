@@ -17,13 +17,13 @@ from trivet.data.window_layout import PLAIN, WindowLayout
 from trivet.data.windows import WindowSettings
 from trivet.model.aggregate import NO_LAYER, SentenceLayer, output_names
 from trivet.model.architecture import Granularity, HeadName, Reduction, TrunkKind
+from trivet.settings import Precision
 
 SCHEMA_VERSION = 1
 
 _STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
-GraphPrecision = Literal["fp32", "int8", "bf16", "fp16"]
 
 
 class _Part(BaseModel):
@@ -113,7 +113,7 @@ class GraphInfo(_Part):
 
     file: str
     # precision of its large matmuls; ``int8`` is for CPUs, bf16 and fp16 for GPUs
-    precision: GraphPrecision
+    precision: Precision
     opset: int = Field(gt=0)
     portable: bool  # whether it only uses standard ONNX operators
     # largest difference of an output from the weights, over the parity grid
@@ -168,7 +168,7 @@ class ScoreInfo(_Part):
     failed: int = Field(default=0, ge=0)  # number of rows that could not be evaluated
     date: str
     command: str
-    precision: GraphPrecision
+    precision: Precision
 
 
 class PlattInfo(_Part):

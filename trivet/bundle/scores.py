@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from datetime import date
 
 from trivet.bundle.bundle import Bundle, add_files
-from trivet.bundle.schema import GraphPrecision, ScoreInfo
+from trivet.bundle.schema import ScoreInfo
 from trivet.measures.figures import ErrorRates, Figure
+from trivet.settings import Precision
 
 # Measures in the card, over all generators.
 IN_CARD = frozenset(
@@ -32,7 +33,7 @@ def keep_scores(
     *,
     split: str,
     command: str,
-    precision: GraphPrecision,
+    precision: Precision,
 ) -> None:
     """Write figures to ``bundle.json`` and the card, replacing older ones of the same rows.
 

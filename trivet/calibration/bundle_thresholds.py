@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from trivet.backends.loading import BackendName
 from trivet.bundle.bundle import add_files
 from trivet.calibration.choices import Choices
 from trivet.calibration.streams import choosing, read_outcomes, read_streams
@@ -21,6 +20,7 @@ from trivet.labelled.sources import load_source
 from trivet.measures.thresholds import DevScores
 from trivet.model.aggregate import Outputs
 from trivet.records import LabelledExample, Labels
+from trivet.settings import BackendName
 
 _BLOCK = 64  # examples that are evaluated together
 _AT_THRESHOLDS = ("hallucination_f1", "span_f1")  # scores in the card that depend on thresholds

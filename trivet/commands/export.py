@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from trivet.commands.command import Command
-from trivet.commands.options import Precision, SplitOption, options
+from trivet.commands.options import SplitOption, options
 from trivet.commands.shared import needs_extra
-from trivet.settings import Setting, ThreadsOption
+from trivet.settings import Precision, Setting, ThreadsOption
 
 if TYPE_CHECKING:
     from trivet.records import LabelledExample

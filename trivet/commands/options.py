@@ -10,17 +10,22 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from trivet.settings import DescribedField, Setting, SettingError, ThreadsOption, described_fields
+from trivet.settings import (
+    BackendName,
+    DescribedField,
+    Precision,
+    Setting,
+    SettingError,
+    ThreadsOption,
+    described_fields,
+)
 
 if TYPE_CHECKING:
     from trivet.evaluation.evaluator import Evaluator
-
-Precision = Literal["int8", "fp32", "bf16", "fp16"]
-BackendName = Literal["onnx", "openvino", "tensorrt", "torch"]
 
 
 def options(command: Callable[..., None]) -> Callable[..., None]:

@@ -9,15 +9,8 @@ from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, 
 from dataclasses import replace
 from typing import Any, TypeVar, Unpack
 
-from trivet.backends.backend import (
-    POSITIONS,
-    Backend,
-    LoadedBackend,
-    Precision,
-    ShapedBackend,
-    workers_of,
-)
-from trivet.backends.loading import BackendName, check_options, load_backend, load_tokenizer
+from trivet.backends.backend import POSITIONS, Backend, LoadedBackend, ShapedBackend, workers_of
+from trivet.backends.loading import check_options, load_backend, load_tokenizer
 from trivet.bundle.bundle import Bundle, read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.data.logs.context_values import named_example
@@ -39,6 +32,7 @@ from trivet.evaluation.preprocessing import (
 from trivet.evaluation.streams import blocks, evaluate_async, prefetch
 from trivet.interface import Options, Result, Results, check_threshold, checked, takes_options
 from trivet.records import Evaluation, FailedEvaluation, RagExample, TokenVerdict
+from trivet.settings import BackendName, Precision
 
 T = TypeVar("T")
 

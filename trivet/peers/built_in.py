@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any, cast, get_args
 
-from trivet.backends.loading import BackendName
 from trivet.bundle.manifest import MANIFEST_NAME
 from trivet.data.sentence_features import share_nowhere, words_of
 from trivet.data.sentences import split_sentences
@@ -16,6 +15,7 @@ from trivet.labelled.ragbench_labels import JUDGES
 from trivet.peers.peer import Peer, PeerScore, PeerSetup, SentenceScore
 from trivet.peers.predictions import digest_rows
 from trivet.records import Evaluation, LabelledExample, RagExample, Span
+from trivet.settings import BackendName
 
 
 class AlwaysYes(Peer):

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import triton_python_backend_utils as pb_utils
 
-from trivet.backends.backend import Precision
 from trivet.backends.loading import load_onnx
 from trivet.bundle.bundle import read_bundle
 from trivet.data.windows import Windows
 from trivet.errors import BackendError
 from trivet.serve.triton.config import find_bundle, read_parameters
+from trivet.settings import Precision
 
 
 class TritonPythonModel:

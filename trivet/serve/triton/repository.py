@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trivet.backends.backend import Precision, check_self_test, choose_graph
+from trivet.backends.backend import check_self_test, choose_graph
 from trivet.backends.loading import find_engine
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.backends.tensorrt import TensorRTBackend
@@ -49,6 +49,7 @@ from trivet.serve.triton.config import (
     tensorrt_config,
     to_text,
 )
+from trivet.settings import Precision
 
 logger = logging.getLogger(__name__)
 
