@@ -108,7 +108,7 @@ def test_the_worst_errors_are_the_surest_ones() -> None:
 def test_rows_without_a_verdict_are_refused() -> None:
     failed = Prediction(ROWS[0].example, FailedEvaluation(None, "window", "too long"))
     with pytest.raises(DataError, match="none of 1 rows has a verdict"):
-        check_labels([failed])
+        check_labels([failed], 0.1)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from trivet.commands.shared import (
     run_exits,
     what_was_typed,
 )
-from trivet.measures.rule import Rule
+from trivet.measures.rule import FALSE_ALARMS, Rule
 from trivet.peers.settings import ComparisonSettings
 from trivet.settings import Setting, ThresholdOption, check_rate
 
@@ -41,6 +41,15 @@ if TYPE_CHECKING:
 
 
 _output = partial(Setting, panel="Output")
+FalseAlarmsOption = Annotated[
+    float | None,
+    Setting(
+        "Share of the faithful answers of a data set, or of FILE, that may be flagged; "
+        f"default: {FALSE_ALARMS}.",
+        metavar="RATE",
+        check=check_rate,
+    ),
+]
 _FILE_OPTIONS = ("--label", "--false-alarms", "--map", "--format", "--encoding")
 
 
@@ -71,14 +80,7 @@ def test(
             metavar="COLUMN",
         ),
     ] = None,
-    false_alarms: Annotated[
-        float | None,
-        Setting(
-            "Share of the supported answers in FILE that a threshold may flag; default: 0.1.",
-            metavar="RATE",
-            check=check_rate,
-        ),
-    ] = None,
+    false_alarms: FalseAlarmsOption = None,
     by_length: Annotated[bool, Setting("Also measure 0-5k, 5k-16k and over 16k tokens.")] = False,
     published: Annotated[
         bool, Setting("Also measure the scores of GPT-3.5, RAGAS and TruLens that RAGBench holds.")
@@ -140,7 +142,7 @@ def test(
             )
         else:
             found = measured_bundle.measure_own(
-                evaluator, own, split, by_length, threshold, false_alarms or 0.1
+                evaluator, own, split, by_length, threshold, false_alarms or FALSE_ALARMS
             )
     terminal.show(render_figures(found.figures) if own is None else _render_own(found, own))
     if against is not None:
@@ -220,16 +222,7 @@ def calibrate(
         float | None,
         Setting("Flag as much as this precision allows.", metavar="P", least=0.01, most=1),
     ] = None,
-    false_alarms: Annotated[
-        float | None,
-        Setting(
-            "Flag at most this share of faithful responses, in each data set with enough "
-            "documents; default: 0.1.",
-            metavar="RATE",
-            least=0.001,
-            most=0.999,
-        ),
-    ] = None,
+    false_alarms: FalseAlarmsOption = None,
     prior: Annotated[
         float | None,
         Setting(
@@ -277,7 +270,7 @@ def calibrate(
 
     if report is not None:
         check_path(report)
-    rule = Rule((false_alarms or 0.1) if by_rate else None, precision_at_least, prior)
+    rule = Rule((false_alarms or FALSE_ALARMS) if by_rate else None, precision_at_least, prior)
     choices = replace(choices, rule=rule)
     if out is not None and out.exists():
         raise typer.BadParameter(f"--out {out} exists already; choose another folder")

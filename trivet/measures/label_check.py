@@ -61,7 +61,7 @@ class LabelCheck:
         return tuple(one for one in (self.used, self.rate, self.best_f1) if one is not None)
 
 
-def check_labels(rows: Sequence[Prediction], false_alarms: float = 0.1) -> LabelCheck:
+def check_labels(rows: Sequence[Prediction], false_alarms: float) -> LabelCheck:
     """Compare verdicts with labels of whole answers; rows without either do not count.
 
     Args:

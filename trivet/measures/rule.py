@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+FALSE_ALARMS = 0.1
+"""Rate of false alarms, unless another is asked for."""
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -11,7 +14,7 @@ class Rule:
 
     # highest rate of flagged responses among the faithful ones, in (0, 1); None chooses the best F1
     # instead
-    false_alarms: float | None = 0.1
+    false_alarms: float | None = FALSE_ALARMS
     # precision to keep while flagging as much as possible, in (0, 1]
     least_precision: float | None = None
     # share of hallucinated responses to assume for F1 and precision, in (0, 1); None means that of
