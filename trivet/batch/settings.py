@@ -58,44 +58,38 @@ def _parse_names(text: str) -> tuple[str, ...]:
 
 _input, _output = partial(Setting, panel="Input"), partial(Setting, panel="Output")
 _rare = partial(Setting, panel=RARE)
-_Mapping = Annotated[
-    Mapping[str, str],
-    _input(
-        "Name of a field in the file, or its path, such as contexts=outputs.docs[].text. "
-        "Repeatable.",
-        "--map",
-        metavar="OURS=THEIRS",
-        typed=list[str],
-        read=parse_mapping,
-    ),
-]
-_Format = Annotated[
-    str | None,
-    _input(
-        "jsonl, json, csv, tsv, parquet, xlsx; for spans otel, openinference, phoenix, langfuse, "
-        "langsmith; or a shape of rows; default: as it looks.",
-        metavar="FORMAT",
-    ),
-]
-_Encoding = Annotated[str | None, _rare("Encoding; default: as it looks.", metavar="NAME")]
 
 
 @dataclass(frozen=True)
 class Reading:
     """Reading of a log: names of its fields by ours, format and encoding."""
 
-    mapping: _Mapping = field(default_factory=dict)
-    format: _Format = None
-    encoding: _Encoding = None
+    mapping: Annotated[
+        Mapping[str, str],
+        _input(
+            "Name of a field in the file, or its path, such as contexts=outputs.docs[].text. "
+            "Repeatable.",
+            "--map",
+            metavar="OURS=THEIRS",
+            typed=list[str],
+            read=parse_mapping,
+        ),
+    ] = field(default_factory=dict)
+    format: Annotated[
+        str | None,
+        _input(
+            "jsonl, json, csv, tsv, parquet, xlsx; for spans otel, openinference, phoenix, "
+            "langfuse, langsmith; or a shape of rows; default: as it looks.",
+            metavar="FORMAT",
+        ),
+    ] = None
+    encoding: Annotated[str | None, _rare("Encoding; default: as it looks.", metavar="NAME")] = None
 
 
 @dataclass(frozen=True)
-class RunSettings:
+class RunSettings(Reading):
     """Settings for reading a log and for writing its verdicts."""
 
-    mapping: _Mapping = field(default_factory=dict)
-    format: _Format = None
-    encoding: _Encoding = None
     allow_empty_contexts: Annotated[bool, _input("Evaluate answers without contexts.")] = False
     threshold: ThresholdOption = None
     bad_unicode: Annotated[
