@@ -17,8 +17,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import cast
@@ -27,11 +26,10 @@ from trivet.adaptation import (
     TEST,
     TRAIN,
     VALIDATION,
-    Change,
+    Adapted,
     compare_bundles,
     count_parts,
     count_shared,
-    is_better,
     split_by_document,
 )
 from trivet.bundle.bundle import add_files, read_bundle
@@ -53,31 +51,6 @@ from trivet.train import train
 logger = logging.getLogger(__name__)
 
 ROWS, TRAINING, BUNDLE, RESULT = "rows.jsonl", "training", "bundle", "adapt.json"
-_SCORES = {"faithfulness": "hallucination", "relevance": "relevance", "utilization": "utilization"}
-
-
-@dataclass(frozen=True)
-class Adapted:
-    """The result of an adaptation."""
-
-    bundle: Path  # folder of the adapted model
-    start: str  # bundle that training started from
-    parts: Mapping[str, tuple[int, int]]  # numbers of rows and of documents of each part
-    shared: int  # test rows that share a passage or a question with the other parts
-    changes: Sequence[Change]  # measures on the test part before and after
-    minutes: float
-    peak_bytes: int | None  # largest resident memory of the process; None where it is not known
-
-    @property
-    def unmeasured(self) -> list[str]:
-        """Scores for which the test part has no labels."""
-        measured = {change.measure.partition("_")[0] for change in self.changes}
-        return [score for score, name in _SCORES.items() if name not in measured]
-
-    @property
-    def better(self) -> bool:
-        """Whether at least one measure is better and none is worse, beyond the intervals."""
-        return is_better(self.changes)
 
 
 def adapt(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -20,12 +21,11 @@ from trivet.records import LabelledExample, Labels
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from trivet.adapt import Adapted
-
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 PARTS = (TRAIN, VALIDATION, TEST)
 LEAST_DOCUMENTS = {TRAIN: 10, VALIDATION: 5, TEST: 10}
 """Fewest documents of each part."""
+_SCORES = {"faithfulness": "hallucination", "relevance": "relevance", "utilization": "utilization"}
 _SHARES = {VALIDATION: 0.15, TEST: 0.3}  # of the rows
 _LARGEST_SHARE = 0.1  # of the rows that documents with common passages may bring together
 
@@ -162,6 +162,30 @@ def is_better(changes: Sequence[Change]) -> bool:
 def _scores(rows: Sequence[Prediction]) -> list[RowScore]:
     found = (score_row("", i, row.example, row.evaluation) for i, row in enumerate(rows))
     return [replace(score, source="all") for score in found]
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """The result of an adaptation."""
+
+    bundle: Path  # folder of the adapted model
+    start: str  # bundle that training started from
+    parts: Mapping[str, tuple[int, int]]  # numbers of rows and of documents of each part
+    shared: int  # test rows that share a passage or a question with the other parts
+    changes: Sequence[Change]  # measures on the test part before and after
+    minutes: float
+    peak_bytes: int | None  # largest resident memory of the process; None where it is not known
+
+    @property
+    def unmeasured(self) -> list[str]:
+        """Scores for which the test part has no labels."""
+        measured = {change.measure.partition("_")[0] for change in self.changes}
+        return [score for score, name in _SCORES.items() if name not in measured]
+
+    @property
+    def better(self) -> bool:
+        """Whether at least one measure is better and none is worse, beyond the intervals."""
+        return is_better(self.changes)
 
 
 def render_changes(found: Adapted) -> Table:

@@ -14,7 +14,7 @@ import pytest
 from tests.training.conftest import PAIRS, row
 from trivet import adapt as adapt_module
 from trivet.__main__ import main
-from trivet.adaptation import Change
+from trivet.adaptation import Adapted, Change
 from trivet.bundle.bundle import add_files, read_bundle
 from trivet.errors import BundleError, ConfigError, DataError
 from trivet.evaluation.evaluator import Evaluator
@@ -141,7 +141,7 @@ def test_the_command_says_whether_to_keep_the_old_model(
 ) -> None:
     area = Change("hallucination_auroc", 0.7, 0.8, *change, 90, 30, 40)
     parts = {"train": (99, 50), "validation": (30, 9), "test": (90, 40)}
-    found = adapt_module.Adapted(Path("mine/bundle"), "embedded", parts, 3, [area], 7.25, 3 * 2**29)
+    found = Adapted(Path("mine/bundle"), "embedded", parts, 3, [area], 7.25, 3 * 2**29)
     monkeypatch.setattr(adapt_module, "adapt", lambda *_: found)
     monkeypatch.setattr(sys, "argv", ["trivet", "adapt", "rows.jsonl", "--out", "mine"])
     with pytest.raises(SystemExit) as caught:
