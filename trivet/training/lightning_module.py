@@ -15,13 +15,13 @@ from torch import Tensor
 from trivet.configs.schema import LossConfig, OptimConfig
 from trivet.data.windows import Windows
 from trivet.errors import ConfigError
-from trivet.heads.context_loss import (
+from trivet.heads.gradient_cosine import gradient_cosines
+from trivet.heads.learned_weights import LearnedWeights
+from trivet.heads.losses import (
     evidence_cross_entropy,
     sentence_cross_entropy,
     share_error,
 )
-from trivet.heads.gradient_cosine import gradient_cosines
-from trivet.heads.learned_weights import LearnedWeights
 from trivet.heads.support import sentence_loss, token_loss, verdict_loss, window_loss
 from trivet.labelled.datamodule import Batch
 from trivet.model.aggregate import Outputs, gather_tokens

@@ -12,7 +12,7 @@ from trivet.bundle.bundle import TOKENIZER_NAME, read_bundle
 from trivet.bundle.weights import load_rag_model
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import ConfigError, WindowError
-from trivet.heads.teacher_loss import class_loss, mark_loss, pair_loss
+from trivet.heads.losses import class_loss, mark_loss, pair_loss
 from trivet.labelled.datamodule import Batch
 from trivet.model.aggregate import gather_tokens
 from trivet.model.rag_model import RagModel, TokenLogits, gather_classes, pair_logits

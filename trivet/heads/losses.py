@@ -1,0 +1,85 @@
+"""Losses of the heads on contexts, and losses of all heads against a teacher; sums over examples.
+
+Relevance and utilization: TRACe (arXiv 2407.11005), 3.2. Both have one logit per context token.
+Relevance: the token helps to answer the question. Utilization: the response draws on the token.
+Evidence has one logit per pair of a response sentence and a context sentence.
+
+Against a teacher: distillation (Hinton et al., arXiv 1503.02531, 2) without a temperature; its
+probabilities on the same windows are the targets, also where rows have no labels.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from trivet.heads.token_head import sum_of_means
+
+
+def sentence_cross_entropy(
+    logits: Tensor, marks: Tensor, context_weight: Tensor, weight: Tensor
+) -> Tensor:
+    """Return the binary cross-entropy of context tokens. *Shapes:* [B, C] x 3, [B] -> [].
+
+    Marks are 1, 0, or -1 where unknown; by the context weights each sentence counts once.
+    """
+    loss = nn.functional.binary_cross_entropy_with_logits(
+        logits, marks.clamp(min=0).float(), reduction="none"
+    )
+    return sum_of_means(loss, context_weight * (marks >= 0), weight)
+
+
+def evidence_cross_entropy(
+    logits: Tensor, supports: Tensor, share: Tensor, example: Tensor, weight: Tensor
+) -> Tensor:
+    """Return the binary cross-entropy of pairs. *Shapes:* [N, S, X] x 3, [N], [B] -> [].
+
+    The arguments but the first and the last are fields of ``data.evidence_pairs.EvidencePairs``.
+    """
+    loss = nn.functional.binary_cross_entropy_with_logits(logits, supports, reduction="none")
+    return ((loss * share).sum(dim=(1, 2)) * weight[example]).sum()
+
+
+def share_error(shares: Tensor, true: Tensor, weight: Tensor) -> Tensor:
+    """Return the squared error of expected shares of sentences. *Shapes:* [B] x 3 -> [].
+
+    Errors of an example's tokens are correlated; a loss of tokens ignores the error of their mean.
+    True shares are NaN where unknown.
+    """
+    known = ~true.isnan()
+    error = (shares - true.nan_to_num()).square()
+    return sum_of_means(error[:, None], known[:, None].float(), weight)
+
+
+def class_loss(logits: Tensor, teacher: Tensor, shown: Tensor, weight: Tensor) -> Tensor:
+    """Return the cross-entropy of the teacher's classes in each window.
+
+    ``shown`` tells which copies of the response tokens there are.
+    *Shapes:* [B, R, K, 3] x 2, [B, R, K], [B] -> [].
+    """
+    loss = -(teacher.softmax(-1) * logits.log_softmax(-1)).sum(-1)
+    return sum_of_means(loss.flatten(1), shown.float().flatten(1), weight)
+
+
+def mark_loss(logits: Tensor, teacher: Tensor, context_weight: Tensor, weight: Tensor) -> Tensor:
+    """Return the binary cross-entropy of the teacher's marks. *Shapes:* [B, C] x 3, [B] -> []."""
+    loss = nn.functional.binary_cross_entropy_with_logits(
+        logits, teacher.sigmoid(), reduction="none"
+    )
+    return sum_of_means(loss, context_weight, weight)
+
+
+def pair_loss(
+    logits: Tensor, teacher: Tensor, real: Tensor, example: Tensor, weight: Tensor
+) -> Tensor:
+    """Return the binary cross-entropy with the teacher, which an example's real pairs share.
+
+    *Shapes:* [N, S, X] x 3, [N], [B] -> [].
+    """
+    loss = nn.functional.binary_cross_entropy_with_logits(
+        logits, teacher.sigmoid(), reduction="none"
+    )
+    sums, counts = (
+        weight.new_zeros(len(weight)).index_add(0, example, each.sum(dim=(1, 2)).to(weight))
+        for each in (loss * real, real)
+    )
+    return (sums / counts.clamp(min=1) * weight).sum()
