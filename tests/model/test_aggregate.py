@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, get_args
 
@@ -105,6 +106,14 @@ def test_the_two_weakest_are_never_below_the_weakest(support: list[float]) -> No
     assert whole >= sentences.min()
     if len(support) == 1 or np.sort(support)[0] == np.sort(support)[1]:
         assert whole == sentences.min()
+
+
+def test_a_sentence_layer_scales_the_logit_and_adds_to_it(make: Make) -> None:
+    support, features = make([[0.5, 0.75]]), make([[[1.0, 1.0], [0.0, 0.0]]])
+    layer = SentenceLayer(2.0, math.log(3), (math.log(5), -math.log(4)))
+    # The odds 1 and 3 are squared and multiplied by 3; features multiply the first by 5 / 4.
+    found = aggregate.weigh_sentences(support, features, layer)
+    assert found.tolist()[0] == pytest.approx([3.75 / 4.75, 27 / 28])
 
 
 def test_completeness_is_the_utilized_share_of_the_relevant(make: Make) -> None:
