@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.data.examples import Sentences, make_tokenized
-from trivet.data.lexical_overlap import Overlaps, count_overlaps
+from trivet.data.lexical_overlap import Overlaps, count_overlaps, rank_contexts
 from trivet.data.tokenization import FloatArray
 
 words = st.lists(st.integers(0, 12).map(lambda number: number * 2500), min_size=1, max_size=8)
@@ -103,6 +103,13 @@ def test_sources_are_the_sentences_that_share_most(
         assert len(set(named)) == len(named)
         best = sorted(shared, reverse=True)[: len(named)]
         assert [shared[place] for place in named] == pytest.approx(best)
+
+
+def test_contexts_that_share_most_come_first_and_the_response_counts_twice() -> None:
+    contexts = [[[OLD]], [[FERRY]], [[RED]], [[OLD]]]
+    read = make_tokenized([FERRY], contexts, [[RED]])
+    # 2 log(16) > log(21) > 0, and of equals the first comes first.
+    assert rank_contexts(read).tolist() == [2, 1, 0, 3]
 
 
 def test_a_sentence_is_told_how_the_rest_of_its_response_is_held() -> None:
