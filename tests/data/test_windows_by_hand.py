@@ -48,6 +48,17 @@ def test_an_overlapped_token_counts_where_it_stands_nearer_the_middle() -> None:
     assert layout.context_row[[18, 19, 20, 37, 38, 39]].tolist() == [0, 0, 1, 1, 2, 2]
 
 
+@pytest.mark.parametrize(("tokens", "rows", "first"), [(24, 1, 0), (25, 2, 25)])
+def test_contexts_are_sorted_if_they_need_a_second_slice(
+    tokens: int, rows: int, first: int
+) -> None:
+    # The room of 26 holds 24 tokens, a separator and the one token that is asked and answered.
+    contexts = [[range(CONTEXT, CONTEXT + tokens)], [[QUESTION]]]
+    read = make_tokenized([QUESTION], contexts, [[QUESTION]])
+    layout = lay_out(read, WindowSettings(32, sort_contexts=True), SPECIAL)
+    assert (len(layout.rows), int(layout.row_context[0][0])) == (rows, first)
+
+
 def test_a_long_response_is_read_in_chunks_that_each_meet_every_slice() -> None:
     # Chunks of at most 16: sentences of 9 and 5 share one, 15 and 1 fill the next, 7 remain.
     layout = lay_out(read_of(4, [[8], [8]], [9, 5, 15, 1, 7]), WindowSettings(32), SPECIAL)
