@@ -21,6 +21,12 @@ def test_a_bound_counts_documents_and_one_more() -> None:
     assert "three: 50.0% of the faithful" in bound.words() and "62.5% expected" in bound.words()
 
 
+def test_a_response_at_the_threshold_is_no_false_alarm() -> None:
+    # A threshold that was chosen for a rate is the support of one of the responses.
+    (bound,) = alarm_bounds([THREE], 0.6, 0.25)
+    assert bound.rate == pytest.approx((1 / 2 + 0 + 1) / 3)
+
+
 def test_a_data_set_that_is_too_small_is_named_and_has_no_bound() -> None:
     data = [NONE, ONE, THREE]
     assert [one.data for one in alarm_bounds(data, 0.5, 0.25)] == ["three"]
