@@ -94,6 +94,14 @@ def test_nothing_is_marked_in_a_response_that_is_supported_as_a_whole() -> None:
     assert marked_words(columns["span"], 0.61, 0.5).sum() == 1
 
 
+def test_sentences_and_words_at_their_threshold_are_supported() -> None:
+    words = threshold_columns([row_of("aa b.", [0.5], (Span(0, 2),))])["span"]
+    assert marked_words(words, 0.5, 0.75).sum() == 0
+    assert marked_words(words, 0.75, float(words.support[1])).sum() == 1
+    # No word is below the span threshold, so the whole sentence is marked.
+    assert marked_words(words, 0.75, 0.5).sum() == 2
+
+
 def test_the_prior_changes_the_threshold_of_the_best_f1() -> None:
     # Two of three below .5 are false alarms; of few hallucinations they cost more.
     rows = [row_of("aa b.", [value], (Span(0, 2),)) for value in (0.1, 0.4)]
