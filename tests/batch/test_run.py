@@ -183,6 +183,18 @@ def test_foreign_outputs_are_left_alone(write_log: WriteLog, judge: Judge, tmp_p
             judge(log, out)
 
 
+def test_an_output_that_lost_verdicts_is_refused(
+    write_log: WriteLog, judge: Judge, tmp_path: Path
+) -> None:
+    log, out = write_log(range(3)), tmp_path / "v.jsonl"
+    judge(log, out)
+    shorter = out.read_bytes()[:-1]
+    out.write_bytes(shorter)
+    with pytest.raises(RunChangedError, match=r"has [0-9]+ bytes, but [0-9]+ were written"):
+        judge(log, out)
+    assert out.read_bytes() == shorter
+
+
 def test_strict_stops_at_the_first_error(write_log: WriteLog, judge: Judge, tmp_path: Path) -> None:
     rows: list[Any] = list(range(150))
     rows[140] = {**GOOD, "contexts": []}
