@@ -11,7 +11,7 @@ import trivet
 from trivet.backends.loading import check_options
 from trivet.errors import BackendError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.interface import check_threshold
+from trivet.interface import Options, check_threshold
 
 REFUSED: list[tuple[str, Any, type[Exception], str]] = [
     ("bundle", 3, TypeError, "bundle must be a folder or a name, not 3"),
@@ -76,13 +76,24 @@ def test_a_threshold_outside_0_to_1_is_refused(
         check_threshold(value)
 
 
-def test_evaluators_and_clients_show_the_same_options_and_refuse_others_at_once() -> None:
-    first, *others = (
-        list(inspect.signature(owner.evaluate).parameters.values())[-3:]
-        for owner in (Evaluator, trivet.Client, trivet.AsyncClient, trivet)
-    )
-    assert [each.name for each in first] == ["id", "allow_empty_contexts", "threshold"]
-    assert others == [first] * 3
+def parameters(method: Any) -> list[tuple[object, ...]]:
+    own = inspect.signature(method).parameters.values()
+    return [(each.name, each.kind, each.default) for each in own if each.name != "self"]
+
+
+@pytest.mark.parametrize("name", ["evaluate", "evaluate_many", "stream"])
+def test_evaluators_and_clients_take_the_same_arguments(name: str) -> None:
+    wanted = parameters(getattr(Evaluator, name))
+    assert [each[0] for each in wanted[-2:]] == list(Options.__annotations__)
+    for owner in (trivet.Client, trivet.AsyncClient, trivet, Evaluator):
+        # An asynchronous client shows no progress bar.
+        left_out = {"progress"} if owner is trivet.AsyncClient else {}
+        shown = [each for each in wanted if each[0] not in left_out]
+        for each in {name, f"a{name}"} & set(dir(owner)):
+            assert parameters(getattr(owner, each)) == shown, (owner, each)
+
+
+def test_a_client_refuses_other_options_at_once() -> None:
     wrong: dict[str, Any] = {"treshold": 0.5}
     refused = pytest.raises(TypeError, match="no option treshold; use allow_empty_contexts, thr")
     with trivet.Client("http://127.0.0.1:1") as client, refused:
