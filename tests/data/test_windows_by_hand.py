@@ -53,7 +53,7 @@ def test_contexts_are_sorted_if_they_need_a_second_slice(
     tokens: int, rows: int, first: int
 ) -> None:
     # The room of 26 holds 24 tokens, a separator and the one token that is asked and answered.
-    contexts = [[range(CONTEXT, CONTEXT + tokens)], [[QUESTION]]]
+    contexts = [[list(range(CONTEXT, CONTEXT + tokens))], [[QUESTION]]]
     read = make_tokenized([QUESTION], contexts, [[QUESTION]])
     layout = lay_out(read, WindowSettings(32, sort_contexts=True), SPECIAL)
     assert (len(layout.rows), int(layout.row_context[0][0])) == (rows, first)
