@@ -94,37 +94,6 @@ def write_rows(path: Path, *rows: object) -> Path:
     return path
 
 
-def test_refused_values_are_in_plain_words(call: Call, tmp_path: Path) -> None:
-    log = write_rows(tmp_path / "log.jsonl", GOOD)
-    one = ("evaluate", "--question", "q", "--context", "c", "--response", "r")
-    cases: list[tuple[tuple[object, ...], str]] = [
-        (
-            ("evaluate", log, "--threshold", "70"),
-            "70 is not in [0, 1]; write 0.70 for 70 %",
-        ),
-        (("evaluate", log, "--threshold", "-1"), "-1 is not in [0, 1]"),
-        (("evaluate", log, "--threads", "0"), "'--threads': must be at least 1"),
-        (("evaluate", log, "--threads", "x"), "'--threads': must be a whole number"),
-        (("evaluate", log, "--backend", "cuda"), "'--backend': 'cuda' is not one of"),
-        ((*one, "--report", "r.html"), "--report is for a FILE with --out"),
-        (("serve", "--port", "abc"), "'--port': must be a whole number"),
-        (("serve", "--cors", "app.example"), "cors (app.example) is no origin"),
-    ]
-    for words, message in cases:
-        code, _, err = call(*words)
-        assert code == 2
-        assert message in " ".join(err.split()), err
-        assert "Input should" not in err and "Value error" not in err
-
-
-def test_the_embedded_model_in_fp32_says_the_one_command(call: Call) -> None:
-    texts = ("--question", "q", "--context", "The mill is old.", "--response", "It is old.")
-    code, _, err = call("evaluate", *texts, "--precision", "fp32")
-    assert code == 3
-    command = "`trivet export onnx embedded --out DIR --precision fp32` and give --bundle DIR"
-    assert command in err
-
-
 def test_shells_can_complete_commands(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--install-completion" in call("--help")[1]
     completion = {"_TRIVET_COMPLETE": "complete_bash", "COMP_WORDS": "trivet ev", "COMP_CWORD": "1"}
@@ -174,48 +143,6 @@ def test_stdin_compressed_files_and_other_field_names_are_read(
     assert f"breaks off after line {len(out.splitlines())}:" in err
 
 
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        ("nothing", "No such command"),
-        ("evaluate", "give a FILE"),
-        ("evaluate x.jsonl --question What?", "give a FILE"),
-        ("evaluate x.jsonl --out ./x.jsonl", "would overwrite the input"),
-        ("evaluate x.jsonl --map question", "must be OURS=THEIRS"),
-        ("evaluate x.jsonl --threads 0", "--threads"),
-        ("evaluate absent.jsonl", "no such file: absent.jsonl"),
-        ("evaluate rows.jsonl --map passage=text", "no field 'passage'"),
-        ("evaluate rows.jsonl --map foo=bar --out kept.jsonl", "no field 'foo'"),
-        ("evaluate rows.jsonl --out no/where.jsonl", "cannot be written"),
-        ("evaluate --question What?", "there are no contexts"),
-        ("test --data sql:here", "unknown kind 'sql'"),
-        ("test --data jsonl:rows.jsonl", "none of the 1 rows in split 'all' has a label"),
-        ("test --data jsonl:rows.jsonl --json no/file", "there is no folder no to write it into"),
-        ("test --data jsonl:rows.jsonl --markdown no/file", "there is no folder no to write it"),
-        ("test --data jsonl:rows.jsonl --report no/file", "there is no folder no to write it into"),
-    ],
-)
-def test_wrong_usage_or_input_exits_with_2(
-    call: Call, bundle: Path, monkeypatch: pytest.MonkeyPatch, words: str, complaint: str
-) -> None:
-    monkeypatch.chdir(bundle.parent)
-    write_rows(Path("rows.jsonl"), {**GOOD, "group": "a"})
-    kept = write_rows(Path("kept.jsonl"), "kept")
-    code, out, err = call(*words.split(), "--bundle", bundle)
-    assert (code, out, kept.read_text(encoding="utf-8")) == (2, "", "kept\n")
-    assert complaint in err
-
-
-def test_a_refused_bundle_exits_with_3(call: Call, bundle: Path, tmp_path: Path) -> None:
-    content = (bundle / "tokenizer.json").read_bytes()
-    (bundle / "tokenizer.json").write_bytes(content[:-1])
-    file = write_rows(tmp_path / "rows.jsonl", GOOD)
-    for words in (["evaluate", file], ["info"], ["test", "--data", f"jsonl:{file}"]):
-        code, out, err = call(*words, "--bundle", bundle)
-        assert (code, out) == (3, "")
-        assert "tokenizer.json" in err
-
-
 def test_labelled_rows_are_measured(call: Call, bundle: Path, tmp_path: Path) -> None:
     good = {**GOOD, "labels": {"unsupported": []}, "source": "mine"}
     bad = {**good, "response": "It is of wood.", "labels": {"unsupported": [[9, 13]]}}
@@ -241,11 +168,6 @@ def test_labelled_rows_are_measured(call: Call, bundle: Path, tmp_path: Path) ->
     figures = {figure["measure"]: figure for figure in written["figures"] if not figure["length"]}
     assert figures["hallucination_auroc"]["value"] == figures["span_f1"]["value"] == 1.0
     assert figures["hallucination_fpr_at_recall_90"]["value"] == 0.0
-    tokenless = {**good, "contexts": ["\x00"], "group": "b"}
-    file = write_rows(tmp_path / "rows.jsonl", {**good, "group": "a"}, tokenless)
-    code, _, err = call("test", "--data", f"jsonl:{file}", "--bundle", bundle)
-    assert code == 1
-    assert "1 evaluated, 1 failed" in err
 
 
 def test_several_sources_are_measured_together(call: Call, bundle: Path, tmp_path: Path) -> None:
@@ -355,17 +277,6 @@ def test_import_passes_its_options(call: Call, monkeypatch: pytest.MonkeyPatch) 
     code, out, _ = call("import", "lettucedetect", *words)
     assert out.splitlines()[-1] == "lettuce"
     fake.export_onnx.assert_called_once()
-
-
-def test_a_missing_library_is_named(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "trivet.export", raising=False)
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    code, _, err = call("export", "onnx", "in")
-    assert code == 2
-    assert (
-        "onnx is not installed; in a clone of trivet: pip install -c constraints.txt '.[export]'"
-        in err
-    )
 
 
 def test_the_package_has_every_public_name() -> None:

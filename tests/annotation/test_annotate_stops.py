@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from tests.annotation.annotate_run import KEY, ROW, annotate, lines, numbered, run, write_log
 from tests.annotation.scripted_annotator import text_of
 from tests.llm import scripted_endpoint as scripted
 from tests.llm.scripted_endpoint import Reply, ScriptedEndpoint
-from trivet.__main__ import app
 from trivet.batch.output import Output
 
 
@@ -85,22 +83,6 @@ def test_an_unknown_model_and_a_nonsense_endpoint_are_one_line(reply: Reply, sai
     assert len(result.output.strip().splitlines()) == 1
 
 
-def test_a_missing_key_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY")
-    write_log(ROW)
-    words = ["annotate", "log.jsonl", "--out", "out.jsonl", "--model", "m"]
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 2
-    assert result.output.startswith("trivet: OPENAI_API_KEY is not set")
-
-
-def test_a_log_without_contexts_is_refused() -> None:
-    write_log({"question": "Why?", "response": "So."})
-    result, endpoint = run(text_of)
-    assert "no contexts" in str(result.exception)
-    assert endpoint.bodies == []
-
-
 def test_rows_without_texts_are_kept_apart_unpaid() -> None:
     write_log(ROW | {"contexts": []}, ROW | {"response": " "}, ROW)
     result, endpoint = run(text_of)
@@ -155,19 +137,3 @@ def test_files_that_are_not_of_this_run_are_not_overwritten() -> None:
         assert "out.jsonl: is no result of this run" in mine.output
         assert annotate(endpoint.url, "--restart").exit_code == 0
     assert len(lines()) == len(endpoint.bodies) == 2
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--max-dollars", "1"),
-        ("--price", "1,2", "--price", "1,2"),
-        ("--model", "a", "--model", "b", "--annotators", "1"),
-        ("--annotators", "3"),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(options: tuple[str, ...]) -> None:
-    write_log(ROW)
-    result, endpoint = run(text_of, *options)
-    assert result.exit_code == 2
-    assert endpoint.bodies == []

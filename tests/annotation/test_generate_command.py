@@ -16,7 +16,6 @@ from tests.llm.scripted_endpoint import Reply, last_text
 from trivet.data.logs.column_mapping import Columns
 from trivet.data.logs.log import Log
 from trivet.data.logs.recognition import read_rows
-from trivet.errors import DataError
 from trivet.labelled.labelled_jsonl import read_jsonl
 from trivet.records import RagExample
 
@@ -181,29 +180,6 @@ def test_a_dry_run_calls_nothing_and_writes_nothing() -> None:
     assert [path.name for path in Path().iterdir()] == ["log.jsonl"]
 
 
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        ([], "give QUESTIONS or --documents"),
-        (["log.jsonl", "--documents", "."], "give QUESTIONS or --documents"),
-        (["--documents", ".", "--model", "other"], "2 models to ask about documents"),
-    ],
-)
-def test_wrong_usage_is_refused(words: list[str], reason: str) -> None:
-    result, _ = run(lambda _: ANSWER, "generate", *words)
-    assert result.exit_code == 2
-    assert reason in " ".join(result.output.split())
-
-
-@pytest.mark.parametrize(("content", "code"), [("", 9), ('{"text": "a"}\n', 2)])
-def test_a_log_without_questions_is_refused(content: str, code: int) -> None:
-    Path("log.jsonl").write_text(content)
-    result, endpoint = run(lambda _: ANSWER, "generate", "log.jsonl")
-    # Errors of the data are given their code by `main`, outside of the command.
-    assert isinstance(result.exception, DataError) if code == 2 else result.exit_code == code
-    assert endpoint.bodies == []
-
-
 PARAGRAPH = "The mill of number {} was built by Lee, and its wheels have turned ever since then. "
 
 
@@ -263,12 +239,6 @@ def test_a_passage_without_question_gives_no_row() -> None:
     assert result.exit_code == 0, result.output
     assert lines() == []
     assert "0 rows (passages without 12)" in result.output
-
-
-def test_a_folder_without_documents_is_refused() -> None:
-    Path("docs").mkdir()
-    result, _ = run(question_about, "generate", "--documents", "docs")
-    assert "no file in it ends in" in str(result.exception)
 
 
 def test_an_instruction_in_a_passage_is_only_text() -> None:

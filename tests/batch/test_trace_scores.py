@@ -161,22 +161,3 @@ def test_a_report_shows_the_texts_of_traces(judge: Judge, tmp_path: Path) -> Non
     assert judge(log, *words)[0] == 0
     is_shown = "When was the lighthouse at Cape Orna built?" in page.read_text(encoding="utf-8")
     assert is_shown
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--format", "jsonl", "--scores", "s.jsonl"), "--scores is for traces: give --format"),
-        (("--scores", "s.jsonl"), "--scores is for traces"),
-        (("--format", "otel", "--scores", "s.jsonl", "--fields", "id"), "leave out --fields"),
-        (("--format", "otel", "--scores", "no/s.jsonl"), "there is no folder no"),
-        (("--format", "jaeger"), "no format 'jaeger'; there are jsonl"),
-    ],
-    ids=["no traces", "by suffix", "fields", "no folder", "unknown format"],
-)
-def test_a_refused_call_says_what_to_give(
-    judge: Judge, words: tuple[str, ...], message: str
-) -> None:
-    code, said = judge(TRACES / FILES["otel"], *words)
-    assert code == 2
-    assert message in " ".join(said.split())

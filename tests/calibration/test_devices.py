@@ -49,11 +49,6 @@ def test_thresholds_alone_are_chosen_by_a_backend(
     assert read_bundle(tmp_path / "out").info.graphs
 
 
-def test_a_backend_without_thresholds_only_is_refused(command: list[str]) -> None:
-    refused = CliRunner().invoke(app, [*command, "--backend", "onnx"])
-    assert refused.exit_code == 2 and "--backend needs --thresholds-only" in refused.output
-
-
 def test_out_holds_the_calibrated_bundle(tiny_bundle: Path, tmp_path: Path) -> None:
     response, out, data = "The mill is old. The boat is red.", tmp_path / "out", tmp_path / "data"
     texts = {"question": "What?", "contexts": ["The mill is old."], "response": response}

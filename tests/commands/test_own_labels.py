@@ -160,32 +160,3 @@ def test_the_page_makes_a_sheet_from_a_log(tmp_path: Path, monkeypatch: pytest.M
     found = read_plain("sheet.csv")
     assert len(found.examples) == 30
     assert found.examples[0].example.contexts == tuple(row["contexts"])
-
-
-@pytest.mark.parametrize(
-    ("words", "complaint"),
-    [
-        ("test", "give a FILE with a column of labels, or --data SPEC"),
-        (f"test {SHEET} --data jsonl:x", "give a FILE"),
-        ("test --data jsonl:x --label key --false-alarms 0.1", "--label, --false-alarms is for"),
-        (f"test {SHEET} --published", "--published is for --data"),
-        (f"test {SHEET}", "column 'label' is empty in all 30 rows"),
-        (f"test {SHEET} --label marks", "looked for marks; found id, question, contexts"),
-        (f"test {SHEET} --label id", "neither supported nor unsupported: line 2 has 'kiln-1'"),
-        (f"test {SHEET} --label key --false-alarms 10", "write 0.10 for 10 %"),
-        (f"test {SHEET} --label key --false-alarms 1", "1 is not a rate from 0.001 to 0.999"),
-        (f"test {SHEET} --label key --threshold 70", "write 0.70 for 70 %"),
-        (f"test {SHEET} --label key --threshold -0.1", "-0.1 is not in [0, 1]"),
-        (f"test {SHEET} --label key --threshold nan", "nan is not in [0, 1]"),
-        (f"test {SHEET} --label key --format sheet", "no format 'sheet'; there are jsonl"),
-        ("test absent.csv", "no such file: absent.csv"),
-        (f"evaluate {SHEET} --threshold 70", "70 is not in [0, 1]; write 0.70 for 70 %"),
-        (f"evaluate {SHEET} --threshold 700", "700 is not in [0, 1]"),
-    ],
-)
-def test_wrong_labels_and_numbers_exit_with_2(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], words: str, complaint: str
-) -> None:
-    code, out, err = call(words, monkeypatch, capfd)
-    assert (code, out) == (2, "")
-    assert complaint in err

@@ -222,8 +222,3 @@ def test_rows_that_cannot_be_read_leave_an_earlier_choice(copied: Path) -> None:
     command = ["export", "openvino", str(copied), "--data", "jsonl:nowhere.jsonl"]
     assert isinstance(CliRunner().invoke(app, command).exception, DataError)
     assert read_bundle(copied).info.openvino == info
-
-
-def test_the_command_needs_labelled_rows() -> None:
-    answer = CliRunner().invoke(app, ["export", "openvino", "BUNDLE"])
-    assert answer.exit_code == 2 and "Missing option '--data'" in answer.output

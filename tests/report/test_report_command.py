@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 
 from tests.report.rows import make_row
 from trivet.__main__ import app
-from trivet.errors import DataError
 
 
 @pytest.fixture
@@ -48,28 +47,3 @@ def test_two_files_are_compared(verdicts: Path, tmp_path: Path) -> None:
     run(verdicts, other, "--out", page)
     text = page.read_text(encoding="utf-8")
     assert "verdicts.jsonl and other.jsonl compared" in text and "+0.000" in text
-
-
-@pytest.mark.parametrize(
-    ("words", "error", "message"),
-    [
-        ("--out nowhere/page.html", DataError, "there is no folder nowhere"),
-        ("--out verdicts.jsonl", DataError, "would overwrite an input of the report"),
-        ("--shown -1", AssertionError, "must be at least 0"),
-        ("--log a --log b", DataError, "1 verdict files and 2 logs were given"),
-        ("--threshold 70", AssertionError, "write 0.70 for 70 %"),
-    ],
-)
-def test_wrong_requests_are_refused(
-    verdicts: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: str,
-    error: type[Exception],
-    message: str,
-) -> None:
-    monkeypatch.chdir(verdicts.parent)
-    before = verdicts.read_bytes()
-    with pytest.raises(error, match=message):
-        run(verdicts, *words.split())
-    assert verdicts.read_bytes() == before
-    assert not (verdicts.parent / "report.html").exists()

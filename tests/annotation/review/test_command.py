@@ -15,7 +15,6 @@ import pytest
 from tests.annotation.review.conftest import lines
 from trivet.__main__ import main
 from trivet.annotation.review import server as server_module
-from trivet.annotation.review.reviewed_file import ReviewedFile
 from trivet.commands import review as command
 from trivet.evaluation import evaluator as evaluator_module
 from trivet.records import RagExample
@@ -73,22 +72,6 @@ def test_the_judge_orders_by_uncertainty(
     code, _ = end_of(monkeypatch, capsys, *words)
     assert code == 0
     assert [one.id for one in asked] == ["a", "b", "c", "d"]
-
-
-def test_bad_input_is_refused_in_one_sentence(
-    labelled: Path, out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, said = end_of(monkeypatch, capsys, labelled, "--out", labelled)
-    assert (code, "is the input; choose another file" in said) == (2, True)
-    code, said = end_of(monkeypatch, capsys, labelled.with_name("missing.jsonl"))
-    assert (code, said) == (2, f"trivet: no such file: {labelled.with_name('missing.jsonl')}\n")
-    with ReviewedFile(out):
-        code, said = end_of(monkeypatch, capsys, labelled)
-    assert (code, "another process writes it now" in said) == (7, True)
-    with server_module.ReviewServer(None, 0) as server:  # type: ignore[arg-type]
-        code, said = end_of(monkeypatch, capsys, labelled, "--port", server.server_port)
-    assert (code, said.count("\n")) == (2, 1)
-    assert "cannot be used" in said
 
 
 def test_the_reviewer_is_the_account_unless_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,37 +32,6 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     return run
 
 
-@pytest.mark.parametrize(
-    ("flags", "code", "message"),
-    [
-        (["--host", "0.0.0.0"], 2, "trivet: host 0.0.0.0 can be reached from other machines"),
-        (["--keys", "no-such-file"], 2, "trivet: no-such-file: the keys cannot be read"),
-        (["--tls-cert", "a.pem"], 2, "trivet: tls_cert is given without tls_key"),
-        (["--grace", "-1"], 2, "trivet: grace_seconds (-1) must be at least 0"),
-        (["--timeout-ms", "90000"], 2, "trivet: default_timeout_ms (90000) must not exceed"),
-        (["--port", "70000"], 2, "trivet: port (70000) must be at most 65535"),
-        (["--port", "0", "--bundle", "no-such-folder"], 3, "trivet: no-such-folder"),
-    ],
-)
-def test_wrong_settings_are_refused_in_one_line(
-    call: Call, flags: list[str], code: int, message: str
-) -> None:
-    found, shown = call(*flags)
-    assert found == code
-    assert shown.startswith(message)
-    assert shown.count("\n") == 1
-
-
-def test_a_missing_extra_is_named(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("trivet.serve.http.")]:
-        if name.endswith((".process", ".running_server")):
-            monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "granian.constants", None)
-    code, message = call("--port", "0")
-    assert code == 2
-    assert "pip install -c constraints.txt '.[serve]'" in message
-
-
 def test_options_become_settings(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[ServerSettings] = []
 

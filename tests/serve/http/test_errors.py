@@ -11,48 +11,20 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from starlette.exceptions import HTTPException
 
 from tests.serve.http.conftest import EXAMPLE, Asked, EvenBackend, Serve, refusal
 from trivet.errors import BackendError
 from trivet.records import Evaluation, FailedEvaluation
-from trivet.serve.http.errors import RequestError, failure_error, request_error
+from trivet.serve.http.errors import failure_error
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.settings import ServerSettings
-from trivet.serve.scheduling.batched_request import Draining, Overloaded, Predictions
-
-
-@pytest.mark.parametrize(
-    ("error", "status", "error_type", "headers"),
-    [
-        (Overloaded("full", "windows", 2.1), 429, "overloaded", {"Retry-After": "3"}),
-        (Overloaded("full", "requests", 0.0), 429, "overloaded", {"Retry-After": "1"}),
-        (Draining("stops"), 503, "draining", {"Retry-After": "1", "Connection": "close"}),
-        (HTTPException(405, headers={"Allow": "GET"}), 405, "method_not_allowed", {"Allow": "GET"}),
-        (RequestError("too_large", "big"), 413, "too_large", {"Connection": "close"}),
-        (KeyError("a secret"), 500, "internal", {}),
-    ],
-)
-def test_every_exception_has_a_status_and_a_type(
-    error: Exception, status: int, error_type: str, headers: dict[str, str]
-) -> None:
-    told = request_error(error)
-    assert (told.status, told.error_type, told.headers) == (status, error_type, headers)
-    assert "secret" not in told.message
+from trivet.serve.scheduling.batched_request import Predictions
 
 
 def test_a_failed_example_keeps_its_code_where_clients_know_it() -> None:
     for code in ("empty_contexts", "too_long", "window", "backend_failed", "non_finite"):
         assert failure_error(FailedEvaluation(None, code, "why")).error_type == code
     assert failure_error(FailedEvaluation(None, "bad_sentences", "why")).status == 422
-
-
-def test_unknown_routes_and_methods_are_errors_of_the_same_form(server: Asked) -> None:
-    for path in ("/v1", "/v1/evaluate/", "/v3", "/v2/models/other/infer", "/%ff"):
-        assert refusal(server.post(path, {}))[:2] == (404, "not_found")
-    found = refusal(server.get("/v1/evaluate"))
-    assert found == (405, "method_not_allowed", "this route takes POST")
-    assert refusal(server.post("/metrics", b""))[0] == 405
 
 
 def test_a_valid_request_id_is_kept(server: Asked) -> None:

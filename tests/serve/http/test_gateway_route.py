@@ -133,23 +133,6 @@ def test_a_text_of_many_paragraphs_is_within_the_limit(serve: Serve) -> None:
     assert found[:2] == (422, "too_long")
 
 
-def test_wrong_requests_are_refused(server: Asked) -> None:
-    right = {"inputs": "Red.", "parameters": {"context": "The ferry is red."}}
-    wrong: list[tuple[Any, str, str]] = [
-        ({"inputs": "Red."}, "validation", "parameters: missing"),
-        ({**right, "inputs": None}, "validation", "inputs: "),
-        ({**right, "parameters": {}}, "validation", "parameters.context: missing"),
-        ({**right, "model": "x"}, "validation", "unknown: model"),
-        ({**right, "parameters": {"context": 1}}, "validation", "parameters.context"),
-        ({**right, "parameters": {"context": "\n \n"}}, "empty_contexts", "no contexts"),
-        ({**right, "parameters": {"context": "a", "timeout_ms": 0}}, "validation", "timeout_ms"),
-    ]
-    for body, error_type, said in wrong:
-        status, kind, message = refusal(server.post("/classify", body))
-        assert (status, kind) == (422, error_type)
-        assert said in message
-
-
 def test_a_model_without_support_is_never_clean(serve: Serve) -> None:
     evaluator = Evaluator(backend=EvenBackend())
     info = evaluator.bundle.info.model_copy(update={"thresholds": None})

@@ -69,26 +69,6 @@ def test_text_without_a_whole_sentence_gives_no_event(server: Asked) -> None:
         assert events_of(server.post("/v1/stream", part)) == [("end", {"start": 0})]
 
 
-@pytest.mark.parametrize(
-    ("changes", "error_type", "message"),
-    [
-        ({"contexts": []}, "empty_contexts", "allow_empty_contexts"),
-        ({"contexts": ["x"] * 300}, "too_long", "max_contexts (256)"),
-        ({"start": 900}, "validation", "start (900) is past the end of response (81 characters)"),
-        ({"start": -1}, "validation", "start"),
-        ({"windows": "some"}, "validation", "windows"),
-        ({"text": "more"}, "validation", "unknown: text"),
-        ({"timeout_ms": 1e9}, "validation", "max_timeout_ms"),
-    ],
-)
-def test_what_is_wrong_is_refused_before_the_first_event(
-    server: Asked, changes: dict[str, Any], error_type: str, message: str
-) -> None:
-    status, kind, text = refusal(server.post("/v1/stream", BODY | changes))
-    assert (status, kind) == (422, error_type)
-    assert message in text
-
-
 def test_without_a_support_head_the_reason_is_told(
     serve: Serve, judge_without_support: Evaluator
 ) -> None:

@@ -1,0 +1,171 @@
+"""Inputs that are refused, and states of a machine or a server in which all are refused."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import AsyncMock, Mock
+
+import pytest
+
+from tests.conftest import bundle_info
+from tests.judges import FormulaBackend
+from tests.serve.http.conftest import EXAMPLE, Asked, EvenBackend
+from trivet.__main__ import main
+from trivet.backends.backend import LoadedBackend
+from trivet.backends.loading import load_backend
+from trivet.bundle.bundle import write_bundle
+from trivet.bundle.schema import GraphInfo
+from trivet.data.tokenization import SegmentTokenizer
+from trivet.errors import BackendError, DivergedError
+from trivet.evaluation import evaluator
+from trivet.evaluation.evaluator import Evaluator
+from trivet.serve.http.keys import KeyRing
+from trivet.serve.http.settings import ServerSettings
+from trivet.serve.scheduling.batched_request import Draining, Overloaded
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def fails(fault: object) -> Mock:
+    return Mock(side_effect=fault)
+
+
+def give(patch: pytest.MonkeyPatch, **modules: object) -> None:
+    """Replace modules, or take away those that are ``None``."""
+    for name, module in modules.items():
+        patch.setitem(sys.modules, name.replace("__", "."), module)
+
+
+def forget(patch: pytest.MonkeyPatch, *names: str) -> None:
+    """Have modules imported anew."""
+    for name in names:
+        patch.delitem(sys.modules, name, raising=False)
+
+
+def no_onnx(patch: pytest.MonkeyPatch) -> None:
+    forget(patch, "trivet.export")
+    give(patch, onnx=None)
+
+
+def no_granian(patch: pytest.MonkeyPatch) -> None:
+    forget(patch, "trivet.serve.http.process", "trivet.serve.http.running_server")
+    give(patch, granian__constants=None)
+
+
+def diverging(patch: pytest.MonkeyPatch) -> None:
+    training = Mock(train=fails(DivergedError("the loss is nan at step 3")))
+    give(patch, trivet__configs__loading=Mock(), trivet__train=training)
+
+
+def failing_cell(patch: pytest.MonkeyPatch) -> None:
+    failure = Mock(**{"run.name": "head_lr=1/seed0", "reason": "no memory"})
+    modules = {f"trivet__ablation__{name}": Mock() for name in ("grid", "page", "table")}
+    give(patch, trivet__ablate=Mock(**{"ablate.return_value": [failure]}), **modules)
+
+
+STATES: dict[str, Callable[[pytest.MonkeyPatch], object]] = {
+    "a diverging run": diverging,
+    "a failing cell": failing_cell,
+    "no onnx": no_onnx,
+    "no granian": no_granian,
+    "no key": lambda patch: patch.delenv("OPENAI_API_KEY"),
+    "a taken port": lambda patch: patch.setattr(
+        "socket.socket.bind", fails(OSError(errno.EADDRINUSE, "Address already in use"))
+    ),
+    "a full disk": lambda patch: patch.setattr("os.fsync", fails(OSError(errno.ENOSPC, "full"))),
+    "Ctrl-C": lambda patch: patch.setattr("os.fsync", fails(KeyboardInterrupt)),
+}
+
+
+def run(patch: pytest.MonkeyPatch, words: str) -> int:
+    """Run a command line in this process; return its exit code."""
+    patch.setattr(sys, "argv", ["trivet", *shlex.split(words)])
+    with pytest.raises(SystemExit) as caught:
+        main()
+        sys.exit(0)
+    return int(caught.value.code or 0)
+
+
+def write(name: str, *rows: dict[str, Any]) -> None:
+    Path(name).write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+
+
+def judge_by_a_formula(patch: pytest.MonkeyPatch) -> None:
+    """Load no graph of a bundle, but refuse a precision that it lacks."""
+    toy = LoadedBackend(FormulaBackend(), "fp32")
+
+    def load(bundle: Any, threads: Any, precision: Any, *more: Any) -> LoadedBackend:
+        return load_backend(bundle, threads, precision, *more) if precision else toy
+
+    patch.setattr(evaluator, "load_backend", load)
+
+
+def write_inputs(patch: pytest.MonkeyPatch, tokenizer_file: Path) -> None:
+    """Write logs, labels, bundles and verdicts by a formula to the current folder."""
+    good = {**EXAMPLE, "contexts": [*EXAMPLE["contexts"], "The mill is old."]}
+    rows = [{**good, "id": f"q{number}", "group": f"d{number}"} for number in range(8)]
+    write("rows.jsonl", *rows)
+    write("unfit.jsonl", {**good, "contexts": []})
+    write("bare.jsonl", {"question": "Why?", "response": "So."})
+    labels = [{"adherent": True}, {"unsupported": [[0, 4]], "adherent": False}] * 4
+    labelled = [{**row, "labels": each} for row, each in zip(rows, labels, strict=True)]
+    write("labelled.jsonl", *labelled)
+    write("wrong.jsonl", labelled[1])
+    write("tokenless.jsonl", labelled[0], {**labelled[1], "contexts": ["\x00"]})
+    write("empty.jsonl")
+    for name, text in {"empty.csv": "question,answer\n", "kept.jsonl": "kept"}.items():
+        Path(name).write_text(text, encoding="utf-8")
+    shutil.copy(ROOT / "examples" / "check_sheet.csv", "sheet.csv")
+    shutil.copy(ROOT / "tests" / "data" / "traces" / "langchain.otlp.jsonl", "t.jsonl")
+    Path("folder").mkdir()
+    for name in ("tiny", "spoilt"):
+        tokenizer = SegmentTokenizer.from_file(tokenizer_file)
+        graph = GraphInfo(file="model.onnx", precision="fp32", opset=17, portable=True)
+        info = bundle_info(graphs=(graph,))
+        write_bundle(Path(name), info, tokenizer.to_json(), extra={"model.onnx": b"unread"})
+    Path("spoilt/tokenizer.json").write_bytes(b"{")
+    judge_by_a_formula(patch)
+    run(patch, "evaluate rows.jsonl --quiet --out done.jsonl")
+    run(patch, "evaluate unfit.jsonl --quiet --out shard.jsonl --shard 1/1")
+    verdicts = [json.loads(line) for line in Path("done.jsonl").read_bytes().splitlines()]
+    write("best.jsonl", *({**each, "faithfulness": 1.0} for each in verdicts))
+
+
+class KeyedServer(Asked):
+    """A server that asks for the key ``right``, whose backend a test may break."""
+
+    def __init__(self, keys: Path) -> None:
+        keys.write_text("right\n", encoding="utf-8")
+        self.backend = EvenBackend()
+        settings = ServerSettings(keys_file=keys, max_body_bytes=50_000)
+        super().__init__(Evaluator(backend=self.backend), settings, KeyRing.read(keys))
+
+    def judge(self, patch: pytest.MonkeyPatch, fault: Exception) -> None:
+        """Let every judgement raise ``fault``."""
+        patch.setattr(self.batcher, "evaluate", AsyncMock(side_effect=fault))
+
+
+def stop(patch: pytest.MonkeyPatch, server: KeyedServer) -> None:
+    patch.setattr(server.health, "draining", True)
+    server.judge(patch, Draining("it stops"))
+
+
+SERVER_STATES: dict[str, Callable[[pytest.MonkeyPatch, KeyedServer], object]] = {
+    "a full queue": lambda patch, server: server.judge(patch, Overloaded("full", "windows", 2.1)),
+    "a bug": lambda patch, server: server.judge(patch, ZeroDivisionError("a secret")),
+    "a server that stops": stop,
+    "a slow backend": lambda patch, server: server.backend.gate.clear(),
+    "a backend that answers NaN": lambda patch, server: patch.setattr(
+        server.backend, "value", float("nan")
+    ),
+    "a broken backend": lambda patch, server: patch.setattr(
+        server.backend, "error", BackendError("the GPU is gone")
+    ),
+}

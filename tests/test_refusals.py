@@ -1,0 +1,300 @@
+"""Every refusal keeps its exit code or HTTP status, and its message names the culprit."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from tests.refusal_causes import SERVER_STATES, STATES, KeyedServer, run, write_inputs
+from tests.serve.http.conftest import EXAMPLE, refusal
+from trivet.__main__ import app
+from trivet.batch.output import Output
+from trivet.commands import shared
+from trivet.serve.http.errors import STATUSES
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+# Exit code, command line, words of stderr, and the state of the machine if it is to blame. Left to
+# other tests: 143, SIGTERM while training (training/test_resume.py) or again while serving, and 1,
+# a server that must leave requests without an answer (serve/http/test_process.py).
+COMMANDS: list[tuple[Any, ...]] = [
+    (1, "evaluate unfit.jsonl", "1 of 1 row failed: empty_contexts 1"),
+    (1, "evaluate unfit.jsonl --strict", "line 1: there are no contexts"),
+    (1, "test --data jsonl:tokenless.jsonl", "1 evaluated, 1 failed"),
+    (1, "merge shard.jsonl --out v.jsonl", "1 of 1 row failed"),
+    (1, "annotate unfit.jsonl --out a.jsonl --model m", "1 rejected (empty_contexts 1)"),
+    (1, "train config.yaml", "the loss is nan at step 3", "a diverging run"),
+    (1, "ablate grid.yaml", "head_lr=1/seed0 failed: no memory", "a failing cell"),
+    (2, "nothing", "No such command"),
+    (2, "evaluate", "give a FILE"),
+    (2, "evaluate x.jsonl --question What?", "give a FILE"),
+    (2, "evaluate rows.jsonl --out ./rows.jsonl", "would overwrite the input"),
+    (2, "evaluate rows.jsonl --out v.jsonl --report rows.jsonl", "would overwrite"),
+    (2, "evaluate folder --out folder/v.jsonl", "is in the input folder"),
+    (2, "evaluate x.jsonl --map question", "must be OURS=THEIRS"),
+    (2, "evaluate absent.jsonl", "no such file: absent.jsonl"),
+    (2, "evaluate rows.jsonl --map passage=text", "no field 'passage'"),
+    (2, "evaluate rows.jsonl --map foo=bar --out kept.jsonl", "no field 'foo'"),
+    (2, "evaluate rows.jsonl --out no/where.jsonl", "cannot be written"),
+    (2, "evaluate rows.jsonl --out v.txt", "v.txt: verdicts are written as .jsonl, .json, .csv"),
+    (2, "evaluate rows.jsonl --out verdicts", "by the ending of --out"),
+    (2, "evaluate rows.jsonl --report r.html", "give --out as well"),
+    (2, "evaluate rows.jsonl --metadata a --no-metadata", "give --metadata COLUMN or --no-"),
+    (2, "evaluate rows.jsonl --fields id,trust", "no field trust in a verdict"),
+    (2, "evaluate rows.jsonl --shard 3/2", "the first must be from 1 to the second"),
+    (2, "evaluate rows.jsonl --encoding klingon", "no encoding 'klingon'; there are utf-8"),
+    (2, "evaluate rows.jsonl --format sheet", "no format 'sheet'; there are jsonl"),
+    (2, "evaluate rows.jsonl --threshold 70", "70 is not in [0, 1]; write 0.70 for 70 %"),
+    (2, "evaluate rows.jsonl --threshold -1", "-1 is not in [0, 1]"),
+    (2, "evaluate rows.jsonl --threads 0", "'--threads': must be at least 1"),
+    (2, "evaluate rows.jsonl --backend cuda", "'--backend': 'cuda' is not one of"),
+    (2, "evaluate rows.jsonl --fail-under faithfulness", "must be SCORE=MEAN"),
+    (2, "evaluate rows.jsonl --fail-if-worse", "needs --baseline"),
+    (2, "evaluate rows.jsonl --baseline none", "--baseline none: no such file"),
+    (2, "evaluate rows.jsonl --baseline done.jsonl --out done.jsonl", "overwrite --baseline"),
+    (2, "evaluate rows.jsonl --scores s.jsonl", "--scores is for traces: give --format"),
+    (2, "evaluate t.jsonl --format otel --scores s.jsonl --fields id", "leave out --fields"),
+    (2, "evaluate t.jsonl --format otel --scores no/s.jsonl", "there is no folder no"),
+    (2, "evaluate --question What?", "there are no contexts"),
+    (2, "evaluate --question q --context c --response r --report r.html", "for a FILE with --out"),
+    (2, "show done.jsonl --id q9", "no row with the id or the number q9 among its 8 rows"),
+    (2, "report done.jsonl --out nowhere/page.html", "there is no folder nowhere"),
+    (2, "report done.jsonl --out done.jsonl", "would overwrite an input of the report"),
+    (2, "report done.jsonl --shown -1", "must be at least 0"),
+    (2, "report done.jsonl --log a --log b", "1 verdict files and 2 logs were given"),
+    (2, "test", "give a FILE with a column of labels, or --data SPEC"),
+    (2, "test sheet.csv --data jsonl:x", "give a FILE"),
+    (2, "test --data jsonl:x --label key --false-alarms 0.1", "--label, --false-alarms is for"),
+    (2, "test --data sql:here", "unknown kind 'sql'"),
+    (2, "test --data jsonl:rows.jsonl", "none of the 8 rows in split 'all' has a label"),
+    (2, "test --data jsonl:rows.jsonl --json no/file", "there is no folder no to write it into"),
+    (2, "test --data jsonl:rows.jsonl --markdown no/file", "there is no folder no to write it"),
+    (2, "test --data jsonl:rows.jsonl --report no/file", "there is no folder no to write it into"),
+    (2, "test sheet.csv --published", "--published is for --data"),
+    (2, "test sheet.csv", "column 'label' is empty in all 30 rows"),
+    (2, "test sheet.csv --label marks", "looked for marks; found id, question, contexts"),
+    (2, "test sheet.csv --label id", "neither supported nor unsupported: line 2 has 'kiln-1'"),
+    (2, "test sheet.csv --label key --false-alarms 1", "1 is not a rate from 0.001 to 0.999"),
+    (2, "test sheet.csv --label key --threshold nan", "nan is not in [0, 1]"),
+    (2, "test absent.csv", "no such file: absent.csv"),
+    (2, "calibrate tiny --data jsonl:x --backend onnx", "--backend needs --thresholds-only"),
+    (2, "compare jsonl:labelled.jsonl --out c --peers ovrlap", "nearest are overlap"),
+    (2, "compare jsonl:labelled.jsonl --out c", "no peer is named"),
+    (2, "compare jsonl:empty.jsonl --out c --peers overlap", "no row in split 'all' is left"),
+    (2, "export openvino BUNDLE", "Missing option '--data'"),
+    (2, "export onnx in", "pip install -c constraints.txt '.[export]'", "no onnx"),
+    (2, "annotate rows.jsonl --out a.jsonl --model m", "OPENAI_API_KEY is not set", "no key"),
+    (2, "annotate bare.jsonl --out a.jsonl --model m", "no contexts"),
+    (2, "annotate rows.jsonl --out a.jsonl --model m --max-dollars 1", "--price"),
+    (2, "annotate rows.jsonl --out a.jsonl --model m --price 1,2 --price 1,2", "price"),
+    (2, "annotate rows.jsonl --out a.jsonl --model a --model b --annotators 1", "annotators"),
+    (2, "annotate rows.jsonl --out a.jsonl --model m --annotators 3", "annotators"),
+    (2, "generate --out g.jsonl --model m", "give QUESTIONS or --documents"),
+    (2, "generate x --documents . --out g.jsonl --model m", "give QUESTIONS or --documents"),
+    (2, "generate --documents . --out g --model a --model b", "2 models to ask about documents"),
+    (2, "generate --documents folder --out g.jsonl --model m", "no file in it ends in"),
+    (2, "generate sheet.csv --map question=x --out g.jsonl --model m", "question"),
+    (2, "perturb labelled.jsonl --out p.jsonl", "give --model NAME or --rules"),
+    (2, "perturb labelled.jsonl --out p.jsonl --rules --model m", "give --model NAME or --rules"),
+    (2, "perturb empty.jsonl --out p.jsonl --model m", "none of 0 rows"),
+    (2, "perturb wrong.jsonl --out p.jsonl --model m", "none of 1 rows has a response"),
+    (2, "review labelled.jsonl --out labelled.jsonl", "is the input; choose another file"),
+    (2, "review absent.jsonl", "trivet: no such file: absent.jsonl"),
+    (2, "review labelled.jsonl --port 8766", "port 8766 of 127.0.0.1 cannot be used", "a taken port"),
+    (2, "serve --port abc", "'--port': must be a whole number"),
+    (2, "serve --port 70000", "trivet: port (70000) must be at most 65535"),
+    (2, "serve --host 0.0.0.0", "trivet: host 0.0.0.0 can be reached from other machines"),
+    (2, "serve --cors app.example", "cors (app.example) is no origin"),
+    (2, "serve --keys no-such-file", "trivet: no-such-file: the keys cannot be read"),
+    (2, "serve --tls-cert a.pem", "trivet: tls_cert is given without tls_key"),
+    (2, "serve --grace -1", "trivet: grace_seconds (-1) must be at least 0"),
+    (2, "serve --timeout-ms 90000", "trivet: default_timeout_ms (90000) must not exceed"),
+    (2, "serve --port 0", "pip install -c constraints.txt '.[serve]'", "no granian"),
+    (3, "evaluate rows.jsonl --bundle spoilt", "tokenizer.json"),
+    (3, "info --bundle spoilt", "tokenizer.json"),
+    (3, "test --data jsonl:labelled.jsonl --bundle spoilt", "tokenizer.json"),
+    (3, "serve --port 0 --bundle no-such-folder", "trivet: no-such-folder"),
+    (3, "evaluate rows.jsonl --precision fp32", "`trivet export onnx embedded --out DIR"),
+    (4, "calibrate tiny --thresholds-only --data jsonl:labelled.jsonl --out c", "no clean separ"),
+    (5, "evaluate rows.jsonl --out v.jsonl", "make room, and give the same", "a full disk"),
+    (6, "evaluate rows.jsonl --out done.jsonl --texts", "settings.texts was False, is True"),
+    (7, "evaluate rows.jsonl --out done.jsonl", "another process writes it now", "a locked file"),
+    (7, "review labelled.jsonl --out done.jsonl", "another process writes it", "a locked file"),
+    (8, "evaluate rows.jsonl --fail-under faithfulness=1", "is below 1"),
+    (8, "evaluate rows.jsonl --baseline best.jsonl --fail-if-worse", "worse than that of"),
+    (9, "evaluate empty.jsonl --out v.jsonl", "empty.jsonl: is empty: there is no row to evaluate"),
+    (9, "evaluate empty.csv", "empty.csv: is empty: there is no row to evaluate"),
+    (9, "generate empty.jsonl --out g.jsonl --model m", "is empty"),
+    (10, "annotate rows.jsonl --out a.jsonl --model m --price 9,9 --max-dollars 1e-9", "raise --"),
+    (130, "evaluate rows.jsonl --out v.jsonl", "the same command resumes the run", "Ctrl-C"),
+]
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory, wordpiece_file: Path) -> Iterator[Path]:
+    """Return a folder of inputs, judged by a formula."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("inputs"))
+        write_inputs(patch, wordpiece_file)
+        yield Path.cwd()
+
+
+def contents() -> dict[str, bytes]:
+    files = (path for path in Path().rglob("*") if path.is_file())
+    return {str(path): path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("row", COMMANDS, ids=[row[1] for row in COMMANDS])
+def test_a_refused_command_keeps_its_exit_code(
+    inputs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    row: tuple[Any, ...],
+) -> None:
+    code, words, said, state = (*row, "")[:4]
+    monkeypatch.chdir(shutil.copytree(inputs, tmp_path / "here"))
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    before = contents()
+    with Output(Path("done.jsonl")) if state == "a locked file" else contextlib.nullcontext():
+        STATES.get(state, id)(monkeypatch)
+        found = run(monkeypatch, words)
+    out, err = capfd.readouterr()
+    assert (found, said in " ".join((out + err).split())) == (code, True), out + err
+    assert not re.search("Traceback|Input should|Value error", err)
+    if code in (2, 3, 6, 7, 9):  # caught in time
+        assert (out, contents()) == ("", before)
+
+
+def test_the_documents_name_every_exit_code_and_no_other() -> None:
+    page = (DOCS / "evaluating.md").read_text(encoding="utf-8")
+    table = page.partition("## Exit codes")[2].partition("\n## ")[0]
+    listed = [int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)]
+    helped = re.findall(r"[:,] (\d+) ", str(get_command(app).epilog))
+    assert listed == [int(code) for code in helped] == sorted({0, *(row[0] for row in COMMANDS)})
+    named = {code for name, code in vars(shared).items() if name.isupper()}
+    assert named == {row[0] for row in COMMANDS}
+
+
+EVALUATE, STREAM, CLASSIFY = "POST /v1/evaluate", "POST /v1/stream", "POST /classify"
+RELEVANCE, SPANS = "POST /v1/relevance", "POST /v1/lettucedetect/spans"
+ASK = EXAMPLE | {"timeout_ms": 9000}
+RED = {"question": "When?", "contexts": ["It is red."], "answer": "Red."}
+SCAN = {"inputs": "Red.", "parameters": {"context": "It is red."}}
+TURN = {"role": "user", "content": "When?"}
+
+# Status, error type, route, body, words of the message, and the state of the server if it is to
+# blame. Left to other tests in serve/http: 408, a body that stalls, and 431, headers beyond the
+# limits, which has no body (test_granian_server.py); 499, a client that hung up, and 422 of the
+# type window (test_errors.py).
+REQUESTS: list[tuple[Any, ...]] = [
+    (400, "invalid_json", EVALUATE, b"{", "not valid JSON"),
+    (400, "invalid_unicode", EVALUATE, b'{"question": "\\ud800"}', "hex escape"),
+    (400, "malformed", EVALUATE, ASK, "the only Transfer-Encoding is chunked", "a strange coding"),
+    (401, "unauthorized", EVALUATE, ASK, "an API key is required", "another key"),
+    (401, "unauthorized", "GET /nowhere", None, "an API key is required", "another key"),
+    (404, "not_found", "POST /v1/evaluate/", {}, "no such route"),
+    (404, "not_found", "POST /v2/models/other/infer", {}, "no such route"),
+    (404, "not_found", "POST /%ff", {}, "no such route"),
+    (405, "method_not_allowed", "GET /v1/evaluate", None, "this route takes POST"),
+    (405, "method_not_allowed", "POST /metrics", b"", "this route takes "),
+    (413, "too_large", EVALUATE, b"x" * 50_001, "more than max_body_bytes=50000"),
+    (422, "validation", EVALUATE, {}, "question: missing; contexts: missing; response: missing"),
+    (422, "validation", EVALUATE, ASK | {"timeout_ms": 1e9}, "more than max_timeout_ms"),
+    (422, "validation", EVALUATE, {"messages": [TURN]}, "none of 1 messages is an answer"),
+    (422, "validation", EVALUATE, {"messages": [{"role": "critic"}]}, "messages[0].role is 'crit"),
+    (422, "validation", EVALUATE, {"messages": ["When?"]}, "messages[0]: must be an object"),
+    (422, "validation", EVALUATE, {"messages": [], "turns": "first"}, "turns: "),
+    (422, "validation", EVALUATE, {"messages": [], "id": 1, "question": ""}, "unknown: question"),
+    (422, "validation", EVALUATE, {"mesages": []}, "unknown: mesages; known: question"),
+    (422, "validation", SPANS, RED | {"answer": None}, "answer: must be a string"),
+    (422, "validation", SPANS, RED | {"response": "x"}, "unknown: response"),
+    (422, "validation", SPANS, RED | {"timeout_ms": 0}, "timeout_ms: must be above 0"),
+    (422, "validation", CLASSIFY, {"inputs": "Red."}, "parameters: missing"),
+    (422, "validation", CLASSIFY, SCAN | {"inputs": None}, "inputs: "),
+    (422, "validation", CLASSIFY, SCAN | {"parameters": {}}, "parameters.context: missing"),
+    (422, "validation", CLASSIFY, SCAN | {"parameters": {"context": 1}}, "parameters.context"),
+    (422, "validation", CLASSIFY, SCAN | {"model": "x"}, "unknown: model"),
+    (422, "validation", STREAM, ASK | {"start": 900}, "start (900) is past the end of response ("),
+    (422, "validation", STREAM, ASK | {"start": -1}, "start: must be at least 0"),
+    (422, "validation", STREAM, ASK | {"windows": "some"}, "windows: "),
+    (422, "validation", STREAM, ASK | {"text": "more"}, "unknown: text"),
+    (422, "validation", STREAM, ASK | {"timeout_ms": 1e9}, "more than max_timeout_ms"),
+    (422, "validation", "POST /v2/models/trivet/infer", {}, "inputs: missing"),
+    (422, "empty_contexts", EVALUATE, ASK | {"contexts": []}, "there are no contexts"),
+    (422, "empty_contexts", RELEVANCE, {"question": "x", "contexts": []}, "there are no contexts"),
+    (422, "empty_contexts", SPANS, RED | {"contexts": []}, "there are no contexts"),
+    (422, "empty_contexts", STREAM, ASK | {"contexts": []}, "allow_empty_contexts"),
+    (422, "empty_contexts", CLASSIFY, SCAN | {"parameters": {"context": "\n"}}, "no contexts"),
+    (422, "too_long", EVALUATE, ASK | {"contexts": ["x"] * 300}, "more than max_contexts (256)"),
+    (422, "too_long", EVALUATE, {"examples": [EXAMPLE] * 65}, "more than max_examples (64)"),
+    (422, "too_long", STREAM, ASK | {"contexts": ["x"] * 300}, "more than max_contexts (256)"),
+    (429, "overloaded", EVALUATE, ASK, "full", "a full queue"),
+    (500, "backend_failed", EVALUATE, ASK, "the GPU is gone", "a broken backend"),
+    (500, "non_finite", EVALUATE, ASK, "nan", "a backend that answers NaN"),
+    (500, "internal", EVALUATE, ASK, "its log names the request_id", "a bug"),
+    (503, "draining", EVALUATE, ASK, "it stops", "a server that stops"),
+    (503, "unhealthy", "GET /health/ready", None, "draining", "a server that stops"),
+    (504, "deadline", EVALUATE, ASK | {"timeout_ms": 30}, "(30)", "a slow backend"),
+]
+HEADERS = {
+    "another key": {"Authorization": "Bearer other"},
+    "a strange coding": {"Authorization": "Bearer right", "Transfer-Encoding": "identity"},
+}
+PROMISED = {
+    "malformed": {"connection": "close"},
+    "too_large": {"connection": "close"},
+    "unauthorized": {"www-authenticate": "Bearer"},
+    "overloaded": {"retry-after": "3"},
+    "draining": {"retry-after": "1", "connection": "close"},
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeyedServer]:
+    with contextlib.closing(KeyedServer(tmp_path_factory.mktemp("keys") / "keys")) as server:
+        yield server
+
+
+@pytest.mark.parametrize("row", REQUESTS, ids=[f"{row[2]} {row[4]}" for row in REQUESTS])
+def test_a_refused_request_keeps_its_status(
+    server: KeyedServer, monkeypatch: pytest.MonkeyPatch, row: tuple[Any, ...]
+) -> None:
+    status, kind, route, body, said, state = (*row, "")[:6]
+    method, path = route.split()
+    headers = HEADERS.get(state, {"Authorization": "Bearer right"})
+    if state in SERVER_STATES:
+        SERVER_STATES[state](monkeypatch, server)
+    answer = server.get(path, headers) if method == "GET" else server.post(path, body, headers)
+    server.backend.gate.set()
+    found = refusal(answer)
+    assert found[:2] == (status, kind) and said in found[2], found
+    assert "secret" not in answer.text
+    assert PROMISED.get(kind, {}).items() <= answer.headers.items()
+
+
+def test_the_documents_name_every_status_and_error_type() -> None:
+    page = (DOCS / "serving.md").read_text(encoding="utf-8")
+    table = page.partition("## Errors")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| ([\d, ]+) \| (`.*?`) \|", table, re.MULTILINE)
+    listed = {
+        (int(status), kind)
+        for statuses, kinds in cells
+        for status in statuses.split(", ")
+        for kind in re.findall(r"\w+", kinds)
+        if len(statuses) == 3 or status == str(STATUSES[kind])
+    }
+    tested = {row[:2] for row in REQUESTS}
+    assert listed == tested | {(408, "timeout_reading"), (422, "window")}
+    assert listed | {(499, "client_gone")} == {(status, kind) for kind, status in STATUSES.items()}
