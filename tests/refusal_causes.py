@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import shlex
 import shutil
 import sys
 from collections.abc import Callable
@@ -14,10 +13,10 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 
+from tests.command_line import exit_code
 from tests.conftest import bundle_info
 from tests.judges import FormulaBackend
 from tests.serve.http.conftest import EXAMPLE, Asked, EvenBackend
-from trivet.__main__ import main
 from trivet.backends.backend import LoadedBackend
 from trivet.backends.loading import load_backend
 from trivet.bundle.bundle import write_bundle
@@ -84,15 +83,6 @@ STATES: dict[str, Callable[[pytest.MonkeyPatch], object]] = {
 }
 
 
-def run(patch: pytest.MonkeyPatch, words: str) -> int:
-    """Run a command line in this process; return its exit code."""
-    patch.setattr(sys, "argv", ["trivet", *shlex.split(words)])
-    with pytest.raises(SystemExit) as caught:
-        main()
-        sys.exit(0)
-    return int(caught.value.code or 0)
-
-
 def write(name: str, *rows: dict[str, Any]) -> None:
     Path(name).write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
 
@@ -132,8 +122,8 @@ def write_inputs(patch: pytest.MonkeyPatch, tokenizer_file: Path) -> None:
         write_bundle(Path(name), info, tokenizer.to_json(), extra={"model.onnx": b"unread"})
     Path("spoilt/tokenizer.json").write_bytes(b"{")
     judge_by_a_formula(patch)
-    run(patch, "evaluate rows.jsonl --quiet --out done.jsonl")
-    run(patch, "evaluate unfit.jsonl --quiet --out shard.jsonl --shard 1/1")
+    exit_code(patch, "evaluate", "rows.jsonl", "--quiet", "--out", "done.jsonl")
+    exit_code(patch, "evaluate", "unfit.jsonl", "--quiet", "--out", "shard.jsonl", "--shard", "1/1")
     verdicts = [json.loads(line) for line in Path("done.jsonl").read_bytes().splitlines()]
     write("best.jsonl", *({**each, "faithfulness": 1.0} for each in verdicts))
 

@@ -15,8 +15,8 @@ import pytest
 from rich.console import Console
 
 import trivet
+from tests.command_line import exit_code
 from tests.judges import outputs_of
-from trivet.__main__ import main
 from trivet.backends.backend import LoadedBackend
 from trivet.bundle.bundle import TEXTS_NAME, add_files, write_bundle
 from trivet.bundle.schema import BundleInfo, GraphInfo, Thresholds
@@ -78,12 +78,7 @@ def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("COLUMNS", "120")
 
     def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["trivet", *map(str, words)])
-        with pytest.raises(SystemExit) as caught:
-            main()
-            sys.exit(0)
-        said = capfd.readouterr()
-        return int(caught.value.code or 0), said.out, said.err
+        return exit_code(monkeypatch, *words), *capfd.readouterr()
 
     return run
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from tests.refusal_causes import SERVER_STATES, STATES, KeyedServer, run, write_inputs
+from tests.command_line import exit_code
+from tests.refusal_causes import SERVER_STATES, STATES, KeyedServer, write_inputs
 from tests.serve.http.conftest import EXAMPLE, refusal
 from trivet.__main__ import app
 from trivet.batch.output import Output
@@ -53,10 +55,9 @@ COMMANDS: list[tuple[Any, ...]] = [
     (2, "evaluate rows.jsonl --encoding klingon", "no encoding 'klingon'; there are utf-8"),
     (2, "evaluate rows.jsonl --format sheet", "no format 'sheet'; there are jsonl"),
     (2, "evaluate rows.jsonl --threshold 70", "70 is not in [0, 1]; write 0.70 for 70 %"),
-    (2, "evaluate rows.jsonl --threshold -1", "-1 is not in [0, 1]"),
     (2, "evaluate rows.jsonl --threads 0", "'--threads': must be at least 1"),
     (2, "evaluate rows.jsonl --backend cuda", "'--backend': 'cuda' is not one of"),
-    (2, "evaluate rows.jsonl --fail-under faithfulness", "must be SCORE=MEAN"),
+    (2, "evaluate rows.jsonl --fail-under faithfulness=2", "must be SCORE=MEAN"),
     (2, "evaluate rows.jsonl --fail-if-worse", "needs --baseline"),
     (2, "evaluate rows.jsonl --baseline none", "--baseline none: no such file"),
     (2, "evaluate rows.jsonl --baseline done.jsonl --out done.jsonl", "overwrite --baseline"),
@@ -108,7 +109,7 @@ COMMANDS: list[tuple[Any, ...]] = [
     (2, "perturb wrong.jsonl --out p.jsonl --model m", "none of 1 rows has a response"),
     (2, "review labelled.jsonl --out labelled.jsonl", "is the input; choose another file"),
     (2, "review absent.jsonl", "trivet: no such file: absent.jsonl"),
-    (2, "review labelled.jsonl --port 8766", "port 8766 of 127.0.0.1 cannot be used", "a taken port"),
+    (2, "review labelled.jsonl --out empty.jsonl --port 8", "port 8 of 127.0.0.1", "a taken port"),
     (2, "serve --port abc", "'--port': must be a whole number"),
     (2, "serve --port 70000", "trivet: port (70000) must be at most 65535"),
     (2, "serve --host 0.0.0.0", "trivet: host 0.0.0.0 can be reached from other machines"),
@@ -169,7 +170,7 @@ def test_a_refused_command_keeps_its_exit_code(
     before = contents()
     with Output(Path("done.jsonl")) if state == "a locked file" else contextlib.nullcontext():
         STATES.get(state, id)(monkeypatch)
-        found = run(monkeypatch, words)
+        found = exit_code(monkeypatch, *shlex.split(words))
     out, err = capfd.readouterr()
     assert (found, said in " ".join((out + err).split())) == (code, True), out + err
     assert not re.search("Traceback|Input should|Value error", err)
@@ -203,7 +204,6 @@ REQUESTS: list[tuple[Any, ...]] = [
     (400, "invalid_unicode", EVALUATE, b'{"question": "\\ud800"}', "hex escape"),
     (400, "malformed", EVALUATE, ASK, "the only Transfer-Encoding is chunked", "a strange coding"),
     (401, "unauthorized", EVALUATE, ASK, "an API key is required", "another key"),
-    (401, "unauthorized", "GET /nowhere", None, "an API key is required", "another key"),
     (404, "not_found", "POST /v1/evaluate/", {}, "no such route"),
     (404, "not_found", "POST /v2/models/other/infer", {}, "no such route"),
     (404, "not_found", "POST /%ff", {}, "no such route"),

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.command_line import exit_code
 from tests.training.conftest import PAIRS, row
 from trivet import adapt as adapt_module
-from trivet.__main__ import main
 from trivet.adaptation import Adapted, Change
 from trivet.bundle.bundle import add_files, read_bundle
 from trivet.errors import BundleError, ConfigError, DataError
@@ -143,12 +142,8 @@ def test_the_command_says_whether_to_keep_the_old_model(
     parts = {"train": (99, 50), "validation": (30, 9), "test": (90, 40)}
     found = Adapted(Path("mine/bundle"), "embedded", parts, 3, [area], 7.25, 3 * 2**29)
     monkeypatch.setattr(adapt_module, "adapt", lambda *_: found)
-    monkeypatch.setattr(sys, "argv", ["trivet", "adapt", "rows.jsonl", "--out", "mine"])
-    with pytest.raises(SystemExit) as caught:
-        main()
-        sys.exit(0)
+    assert exit_code(monkeypatch, "adapt", "rows.jsonl", "--out", "mine") == code
     shown = capsys.readouterr()
-    assert int(caught.value.code or 0) == code
     assert said in shown.out + shown.err
     # Lightning's own lines, which advertise, are no progress.
     for name in ("lightning.pytorch", "lightning.fabric"):

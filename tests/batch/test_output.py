@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from trivet.batch.output import Output, OutputFullError, no_room
-from trivet.errors import DataError
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
@@ -37,10 +36,3 @@ def test_the_disk_may_be_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n
 def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
     with pytest.raises(PermissionError), no_room(tmp_path):
         raise PermissionError(errno.EACCES, "no")
-
-
-def test_what_cannot_be_opened_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="cannot be written: No such file"):
-        Output(tmp_path / "no" / "where")
-    with pytest.raises(DataError, match="cannot be written: Is a directory"):
-        Output(tmp_path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from google.protobuf.json_format import Parse
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from trivet.__main__ import main
+from tests.command_line import exit_code
 from trivet.backends.backend import LoadedBackend
 from trivet.evaluation import evaluator
 from trivet.evaluation.evaluator import Evaluator
@@ -38,12 +37,8 @@ def judge(
     monkeypatch.setattr(evaluator, "load_backend", lambda *_: LoadedBackend(toy.backend, "fp32"))
 
     def run(*words: object) -> tuple[int, str]:
-        command = ["trivet", "evaluate", *map(str, words), "--bundle", str(toy.bundle.folder)]
-        monkeypatch.setattr(sys, "argv", command)
-        with pytest.raises(SystemExit) as caught:
-            main()
-            sys.exit(0)
-        return int(caught.value.code or 0), capfd.readouterr().err
+        code = exit_code(monkeypatch, "evaluate", *words, "--bundle", toy.bundle.folder)
+        return code, capfd.readouterr().err
 
     return run
 

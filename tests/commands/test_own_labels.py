@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from trivet.__main__ import main
+from tests.command_line import exit_code
 from trivet.bundle.bundle import read_bundle
 from trivet.labelled.plain_labels import read_plain
 
@@ -30,17 +30,6 @@ def run(*words: object) -> subprocess.CompletedProcess[str]:
     """Run the command line where torch and scipy cannot be imported."""
     command = [sys.executable, "-c", WITHOUT_TORCH, *map(str, words)]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8")
-
-
-def call(
-    words: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> tuple[int, str, str]:
-    monkeypatch.setattr(sys, "argv", ["trivet", *words.split()])
-    with pytest.raises(SystemExit) as caught:
-        main()
-        sys.exit(0)
-    said = capfd.readouterr()
-    return int(caught.value.code or 0), said.out, said.err
 
 
 def test_a_sheet_is_measured_and_its_threshold_used_without_torch(tmp_path: Path) -> None:
@@ -102,14 +91,14 @@ def test_labels_in_half_of_the_rows_are_measured_and_said(
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
         writer.writerows(rows)
-    code, out, err = call(f"test {half}", monkeypatch, capfd)
-    assert code == 0
+    assert exit_code(monkeypatch, "test", half) == 0
+    out, err = capfd.readouterr()
     assert "labels in column label: " in out
     assert "measured: 15 of 30 rows" in err
     assert "no label in column 'label': 15 rows, first at line 2, line 4" in err
     half.write_text(half.read_text(encoding="utf-8") + "31,only three,cells\n", encoding="utf-8")
-    code, _, err = call(f"test {half}", monkeypatch, capfd)
-    assert (code, "measured: 15 of 31 rows" in err) == (0, True)
+    assert exit_code(monkeypatch, "test", half) == 0
+    assert "measured: 15 of 31 rows" in capfd.readouterr().err
 
 
 def test_the_page_shows_what_its_command_prints() -> None:

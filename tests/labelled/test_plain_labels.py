@@ -147,8 +147,6 @@ def test_rows_that_cannot_be_measured_are_counted_by_reason(tmp_path: Path) -> N
         ([{"label": 0.7}], None, r"line 1 has '0.7'; write true or false, 1 or 0, right or wrong"),
         ([{"label": n} for n in range(2, 9)], None, r"line 3 has '4' and 4 more"),
         ([{}], None, r"looked for adherent, label, gold, .*; found question, contexts, response"),
-        ([{"label": 1}], "mark", r"looked for mark; found question, contexts, response, label\)"),
-        ([{"label": ""}, {"label": None}], None, r"column 'label' is empty in all 2 rows"),
         ([{"labels": {"unsupported": []}}], None, r"spans, .*; use --data jsonl:"),
         ([{"label": 1, "response": ""}], None, r"none of the 1 rows can be measured: 1 x no resp"),
     ],

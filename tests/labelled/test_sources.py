@@ -64,7 +64,6 @@ def test_the_publishers_split_by_name(tmp_path: Path) -> None:
             "jsonl:",
             "must be ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or [jsonl:]FILE",
         ),
-        ("csv:rows.csv", "is of unknown kind 'csv'"),
         ("jsonl:nowhere.jsonl", "no such file: nowhere.jsonl"),
         ("ragtruth:nowhere", "no folder 'nowhere', and a hub data set is named owner/name"),
         ("ragbench:./nowhere", "no folder './nowhere'"),

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.annotation.review.conftest import lines
-from trivet.__main__ import main
+from tests.command_line import exit_code
 from trivet.annotation.review import server as server_module
 from trivet.commands import review as command
 from trivet.evaluation import evaluator as evaluator_module
@@ -47,11 +47,7 @@ def end_of(
 ) -> tuple[int, str]:
     """Run the command without ever serving; return its exit code and stderr."""
     monkeypatch.setattr(server_module.ReviewServer, "serve_forever", lambda self: None)
-    monkeypatch.setattr(sys, "argv", ["trivet", "review", *map(str, words), "--no-open"])
-    with pytest.raises(SystemExit) as caught:
-        main()
-        sys.exit(0)
-    return int(caught.value.code or 0), capsys.readouterr().err
+    return exit_code(monkeypatch, "review", *words, "--no-open"), capsys.readouterr().err
 
 
 def test_the_judge_orders_by_uncertainty(

@@ -15,7 +15,7 @@ from tests.annotation.review.conftest import LABELS, disputed, lines, row_of
 from trivet.annotation.review.marks import Marks, Sheet
 from trivet.annotation.review.review import Review, measure_uncertainty, order, read_rows
 from trivet.annotation.review.reviewed_file import ReviewedFile
-from trivet.batch.output import OutputLockedError, RunChangedError
+from trivet.batch.output import RunChangedError
 from trivet.errors import DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.labelled.labelled_jsonl import read_jsonl
@@ -127,11 +127,6 @@ def test_a_file_that_another_program_changed_is_not_written(
     with pytest.raises(RunChangedError, match=f"{which}: another program changed it; nothing was"):
         review.save(1, "", marks_of(review, 1))
     assert review.left() == [1, 2, 3]
-
-
-def test_a_second_review_of_the_same_file_is_refused(review: Review, out: Path) -> None:
-    with pytest.raises(OutputLockedError, match="another process writes it now"):
-        ReviewedFile(out)
 
 
 @pytest.mark.parametrize(

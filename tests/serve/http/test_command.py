@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
-from trivet.__main__ import main
+from tests.command_line import exit_code
 from trivet.errors import ConfigError
 from trivet.serve.http import process
 from trivet.serve.http.settings import ServerSettings
@@ -24,10 +23,7 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
 
     def run(*flags: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["trivet", "serve", *flags])
-        with pytest.raises(SystemExit) as end:
-            main()
-        return int(end.value.code or 0), capsys.readouterr().err
+        return exit_code(monkeypatch, "serve", *flags), capsys.readouterr().err
 
     return run
 

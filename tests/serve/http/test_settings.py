@@ -35,10 +35,7 @@ def test_a_public_address_needs_keys_or_insecure() -> None:
         ({"canary_seconds": float("nan")}, r"canary_seconds \(nan\) must be above 0"),
         ({"hung_seconds": float("inf")}, r"hung_seconds \(inf\) must be above 0 and finite"),
         ({"default_timeout_ms": 0.0}, r"default_timeout_ms \(0\) must be above 0"),
-        ({"port": 65_536}, r"port \(65536\) must be at most 65535; 0 takes a free one"),
         ({"sample": 0.5}, r"sample \(0.5\) chooses among traces; add --otlp"),
-        ({"default_timeout_ms": 7e4}, r"ms \(70000\) must not exceed max_timeout_ms \(60000\)"),
-        ({"tls_cert": Path("a")}, r"tls_cert is given without tls_key; TLS needs both"),
         ({"tls_key": Path("a")}, r"tls_key is given without tls_cert; TLS needs both"),
     ],
 )
