@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
+
+from trivet.errors import ConfigError
 
 RARE = "Rarely needed"
 """Panel of the options that few users set; the last one."""
@@ -32,11 +35,27 @@ class Setting(NamedTuple):
     panel: str | None = None  # heading in the help
     least: float | None = None
     most: float | None = None
+    above: float | None = None
+    below: float | None = None
     check: Callable[[Any], None] | None = None  # refuses a value of the command line
     # type on the command line, and what makes the field's value of it
     typed: Any = None
     read: Callable[[Any], Any] | None = None
-    zero: bool = False  # whether a server's setting may be 0
+
+    def refusal(self, value: float) -> str | None:
+        """Return what a number must be, or None if it is in the range and finite."""
+        if not math.isfinite(value):
+            return "a finite number"
+        bounds = (
+            ("at least", self.least, value.__ge__),
+            ("above", self.above, value.__gt__),
+            ("at most", self.most, value.__le__),
+            ("below", self.below, value.__lt__),
+        )
+        given = [(word, bound, holds) for word, bound, holds in bounds if bound is not None]
+        if all(holds(float(bound)) for _, bound, holds in given):
+            return None
+        return " and ".join(f"{word} {bound:g}" for word, bound, _ in given)
 
 
 class DescribedField(NamedTuple):
@@ -65,6 +84,19 @@ def described_fields(settings: type) -> tuple[DescribedField, ...]:
         for hint in [hints[field.name]]
         if isinstance(getattr(hint, "__metadata__", (None,))[0], Setting)
     )
+
+
+def check_ranges(settings: object, section: str = "") -> None:
+    """Check the numbers of a dataclass; ``section`` stands before a field's name.
+
+    Raises:
+        ConfigError: A number is out of its range, or not finite.
+    """
+    kind: Any = type(settings)
+    for field in described_fields(kind):
+        value = getattr(settings, field.name)
+        if isinstance(value, int | float) and (must := field.setting.refusal(float(value))):
+            raise ConfigError(f"{section}{field.name} ({value:g}) must be {must}")
 
 
 def check_share(value: float | None) -> None:

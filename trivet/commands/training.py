@@ -22,6 +22,14 @@ from trivet.commands.shared import (
 from trivet.settings import Setting
 
 
+def _print_keys(asked: bool) -> None:
+    if asked:
+        with needs_extra("train"):
+            from trivet.configs.loading import described_keys
+        print(described_keys())
+        raise typer.Exit
+
+
 @options
 def train(
     configs_and_overrides: Annotated[
@@ -31,6 +39,15 @@ def train(
     *,
     resume: Annotated[bool, Setting("Continue from the last checkpoint.")] = False,
     dry_run: Annotated[bool, Setting("Print parameters, steps and memory; train nothing.")] = False,
+    keys: Annotated[
+        bool,
+        typer.Option(
+            "--keys",
+            callback=_print_keys,
+            is_eager=True,
+            help="Print all keys, their defaults and meaning as YAML.",
+        ),
+    ] = False,
 ) -> None:
     """Train a model, write its bundle and print the bundle's folder."""
     configs = [Path(word) for word in configs_and_overrides if "=" not in word]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from dataclasses import is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
+from enum import EnumType
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -17,6 +18,7 @@ from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from trivet.configs.schema import TrainConfig
 from trivet.errors import ConfigError
+from trivet.settings import described_fields
 
 _SIMILARITY = 0.75  # least similarity of a misspelt key's last word, in [0, 1]
 
@@ -65,6 +67,35 @@ def as_plain(config: TrainConfig) -> dict[str, Any]:
     plain = OmegaConf.to_container(OmegaConf.structured(config), enum_to_str=True)
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
+
+
+def described_keys() -> str:
+    """Return all keys as YAML, with their defaults and, as comments, what they mean."""
+    return "\n".join(_described(TrainConfig, ""))
+
+
+def _described(part: type, indent: str) -> list[str]:
+    texts = {field.name: field.setting.text for field in described_fields(part)}
+    lines = []
+    for field, (name, kind) in zip(fields(part), get_type_hints(part).items(), strict=True):
+        inner = _section(kind)
+        comment = f"  # {texts[name]}" if name in texts else ""
+        if inner is not None:
+            lines.append(f"{indent}{name}:{comment}")
+            own = _described(inner, f"{indent}  ")
+            if name in texts:  # a list of sections, shown with one item
+                own = [f"{indent}  - {own[0].strip()}", *(f"  {line}" for line in own[1:])]
+            lines += own
+            continue
+        default = field.default if field.default_factory is MISSING else field.default_factory()
+        if isinstance(default, list):
+            plain = f"{name}: [{', '.join(item.name for item in default)}]"
+        else:
+            plain = OmegaConf.to_yaml({name: default}).strip()
+        for choices in (one for one in (kind, *get_args(kind)) if isinstance(one, EnumType)):
+            comment += f" ({', '.join(choices.__members__)})"
+        lines.append(f"{indent}{plain}{comment}")
+    return lines
 
 
 def _way_out(missing: list[str], merged: Any) -> str:

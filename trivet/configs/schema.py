@@ -1,16 +1,25 @@
 """The typed training configuration: defaults here, overridden by YAML and command line.
 
-``loading.load_config`` merges them; ranges are checked in each ``__post_init__``.
+``loading.load_config`` merges them. Each field holds its own description and range;
+``trivet train --keys`` prints them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
+from typing import Annotated
 
 from omegaconf import MISSING
 
 from trivet.errors import ConfigError
+from trivet.settings import Setting, check_ranges
+
+_factor = partial(Setting, least=0)
+_count = partial(Setting, least=1)
+_share = partial(Setting, least=0, most=1)
+_dropout = partial(Setting, least=0, below=1)
 
 
 class Init(Enum):
@@ -72,115 +81,148 @@ class Precision(Enum):
 class EncoderConfig:
     """The encoder and its initial weights."""
 
-    name: str = MISSING  # folder or hub name; the bundle's folder for init: bundle
-    init: Init = Init.plain
-    source: str | None = None  # name in the model card; null: encoder.name
-    licence: str = "unknown"
-    attention_dropout: float | None = None  # null: the checkpoint's own
-    hidden_dropout: float | None = None  # likewise
-    head_dropout: float = 0.1
-    exact_match_embedding: bool = False  # mark words that occur on both sides of a window
-    split_digits: bool = False  # every digit is a token
-    # Contexts and question do not see the response, so relevance does not depend on it; null: true,
-    # but for bundles, which keep their own, and granularity: example, whose first token sees all.
-    prefix_attention: bool | None = None
-    trunk: Trunk = Trunk.shared
-    shared_layers: int | None = None  # for trunk: partial; 1 to the encoder's layers - 1
+    name: Annotated[str, Setting("Folder or hub name; for init: bundle the bundle's.")] = MISSING
+    init: Annotated[Init, Setting("Source of the initial weights.")] = Init.plain
+    source: Annotated[str | None, Setting("Name in the model card; null: encoder.name.")] = None
+    licence: Annotated[str, Setting("Licence of the weights, for the model card.")] = "unknown"
+    attention_dropout: Annotated[float | None, _dropout("Null: the checkpoint's own.")] = None
+    hidden_dropout: Annotated[float | None, _dropout("Null: the checkpoint's own.")] = None
+    head_dropout: Annotated[float, _dropout("Dropout before each head's classifier.")] = 0.1
+    exact_match_embedding: Annotated[
+        bool, Setting("Mark words that occur on both sides of a window.")
+    ] = False
+    split_digits: Annotated[bool, Setting("Every digit is a token.")] = False
+    # A first token that sees all decides for granularity: example.
+    prefix_attention: Annotated[
+        bool | None,
+        Setting(
+            "Contexts and question do not see the response, so relevance does not depend on it; "
+            "null: true, but for bundles, which keep their own, and granularity: example."
+        ),
+    ] = None
+    trunk: Annotated[Trunk, Setting("What the heads share.")] = Trunk.shared
+    shared_layers: Annotated[int | None, Setting("Lowest layers shared, for trunk: partial.")] = (
+        None
+    )
 
     def __post_init__(self) -> None:
+        check_ranges(self, "encoder.")
         fits = self.trunk is not Trunk.partial or (self.shared_layers or 0) >= 1
         must = "at least 1 for encoder.trunk: partial"
         _check(fits, "encoder.shared_layers", self.shared_layers, must)
-        for key in ("attention_dropout", "hidden_dropout", "head_dropout"):
-            value = getattr(self, key)
-            _check(value is None or 0 <= value < 1, f"encoder.{key}", value, "in [0, 1)")
 
 
 @dataclass
 class WindowConfig:
     """Settings of the cut into windows; stored in the bundle."""
 
-    size: int = 512
-    stride_overlap: int = 0  # tokens shared by neighbouring windows
-    # Window sizes, the last is size; each example uses the cheapest. Empty: size alone.
-    sizes: list[int] = field(default_factory=list)
-    # Context sentences for each response sentence in the evidence windows of examples of several
-    # windows; 0: no such windows.
-    evidence_sentences: int = 0
-    # Examples of several windows are cut with those contexts first that share most words with
-    # question and response.
-    sort_contexts: bool = False
+    size: Annotated[int, Setting("Most tokens of a window.", least=32)] = 512
+    stride_overlap: Annotated[int, _factor("Tokens shared by neighbouring windows.")] = 0
+    sizes: Annotated[
+        list[int],
+        Setting("Rising, the last is size; each example uses the cheapest. Empty: size alone."),
+    ] = field(default_factory=list)
+    evidence_sentences: Annotated[
+        int,
+        _factor(
+            "Context sentences for each response sentence in the evidence windows of examples of "
+            "several windows; 0: no such windows."
+        ),
+    ] = 0
+    sort_contexts: Annotated[
+        bool,
+        Setting(
+            "Examples of several windows are cut with those contexts first that share most words "
+            "with question and response."
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
-        sizes = self.sizes
+        check_ranges(self, "window.")
+        sizes, shared = self.sizes, self.stride_overlap
         rises = not sizes or (sorted({*sizes}) == sizes and sizes[-1] == self.size)
-        _check(rises, "window.sizes", self.sizes, f"rising, the last window.size ({self.size})")
-        _check(min(self.sizes, default=32) >= 32, "window.sizes", self.sizes, "32 tokens or more")
-        _check(self.size >= 32, "window.size", self.size, "at least 32 tokens")
-        shared = self.stride_overlap
-        _check(0 <= shared < self.size, "window.stride_overlap", shared, "in [0, window.size)")
-        count = self.evidence_sentences
-        _check(count >= 0, "window.evidence_sentences", count, "at least 0")
+        _check(rises, "window.sizes", sizes, f"rising, the last window.size ({self.size})")
+        _check(min(sizes, default=32) >= 32, "window.sizes", sizes, "32 tokens or more")
+        _check(shared < self.size, "window.stride_overlap", shared, "below window.size")
 
 
 @dataclass
 class SourceConfig:
     """One source of training rows."""
 
-    spec: str = MISSING  # ragbench:, ragtruth:, halubench: or jsonl:, followed by the place
-    split: str = "fit"
-    weight: float = 1.0  # factor on the weight of each row in the loss
-    # Share of the rows that an epoch draws; all sources of data.train have one, or none has. An
-    # epoch draws as many rows as there are: all of a source in turn before any of them again.
-    share: float | None = None
-    only: list[str] = field(default_factory=list)  # prefixes of sources; empty: all
-    limit: int | None = None  # largest number of rows, drawn by the seed
-    licence: str = "unknown"
+    spec: Annotated[
+        str, Setting("ragbench:, ragtruth:, halubench: or jsonl:, followed by the place.")
+    ] = MISSING
+    split: Annotated[str, Setting("Split of the rows.")] = "fit"
+    weight: Annotated[float, _factor("Factor on the weight of each row in the loss.")] = 1.0
+    share: Annotated[
+        float | None,
+        Setting(
+            "Share of the rows that an epoch draws; all sources of data.train have one, or none "
+            "has. An epoch draws as many rows as there are: all of a source in turn before any of "
+            "them again.",
+            above=0,
+            most=1,
+        ),
+    ] = None
+    only: Annotated[list[str], Setting("Prefixes of sources; empty: all.")] = field(
+        default_factory=list
+    )
+    limit: Annotated[int | None, _count("Most rows, drawn by the seed; null: all.")] = None
+    licence: Annotated[str, Setting("Licence of the rows, for the model card.")] = "unknown"
 
     def __post_init__(self) -> None:
-        _check(self.weight >= 0, "data.train.weight", self.weight, ">= 0")
-        share = self.share
-        _check(share is None or 0 < share <= 1, "data.train.share", share, "in (0, 1]")
-        _check(self.limit is None or self.limit > 0, "data.train.limit", self.limit, "> 0")
+        check_ranges(self, "data.train.")
 
 
 @dataclass
 class HeldOutConfig(SourceConfig):
     """Rows that the model will be tested on."""
 
-    split: str = "test"
+    split: Annotated[str, Setting("Split of the rows.")] = "test"
 
 
 @dataclass
 class AugmentConfig:
     """Probabilities of alterations of training rows, drawn anew in each epoch."""
 
-    drop_contexts: float = 0.0  # some of several; spans without evidence become unsupported
-    insert_contexts: float = 0.0  # from a row of another group
-    shuffle: float = 0.0  # question and response from a row of another group
-    permute_contexts: float = 0.0
-    cut_response: float = 0.0  # after its first sentences
-    empty_response: float = 0.0
-    quote_contexts: float = 0.0  # sentences of the contexts as response
-    twins: float = 0.0  # a changed copy beside the row
+    drop_contexts: Annotated[
+        float, _share("Contexts left out; spans without evidence become unsupported.")
+    ] = 0.0
+    insert_contexts: Annotated[float, _share("A context from a row of another group.")] = 0.0
+    shuffle: Annotated[float, _share("Question and response of a row of another group.")] = 0.0
+    permute_contexts: Annotated[float, _share("Contexts in another order.")] = 0.0
+    cut_response: Annotated[float, _share("A response cut after its first sentences.")] = 0.0
+    empty_response: Annotated[float, _share("No response.")] = 0.0
+    quote_contexts: Annotated[float, _share("Sentences of the contexts as response.")] = 0.0
+    twins: Annotated[float, _share("A changed copy beside the row.")] = 0.0
 
     def __post_init__(self) -> None:
-        for key, value in vars(self).items():
-            _check(0 <= value <= 1, f"data.augment.{key}", value, "a probability in [0, 1]")
+        check_ranges(self, "data.augment.")
 
 
 @dataclass
 class DataConfig:
     """Training rows, and dev rows that choose the checkpoint and the thresholds."""
 
-    train: list[SourceConfig] = field(default_factory=list)
-    dev: list[SourceConfig] = field(default_factory=list)
-    # Rows whose groups, passages and questions must not be trained on: those of the later tests.
-    test: list[HeldOutConfig] = field(default_factory=list)
-    thresholds_from: list[str] = field(default_factory=list)  # prefixes of dev sources; empty: all
-    use_evidence: bool = True  # labels per window where the evidence is known
-    augment: AugmentConfig = field(default_factory=AugmentConfig)  # for data.train only
-    cache: str | None = None  # folder for prepared rows, which runs share; null: prepared anew
+    train: Annotated[list[SourceConfig], Setting("Sources of training rows.")] = field(
+        default_factory=list
+    )
+    dev: Annotated[list[SourceConfig], Setting("Sources that choose.")] = field(
+        default_factory=list
+    )
+    test: Annotated[
+        list[HeldOutConfig],
+        Setting("Rows of later tests; their groups, passages, questions are not trained on."),
+    ] = field(default_factory=list)
+    thresholds_from: Annotated[list[str], Setting("Prefixes of dev sources; empty: all.")] = field(
+        default_factory=list
+    )
+    use_evidence: Annotated[bool, Setting("Labels per window where the evidence is known.")] = True
+    augment: AugmentConfig = field(default_factory=AugmentConfig)
+    cache: Annotated[
+        str | None, Setting("Folder of prepared rows that runs share; null: prepared anew.")
+    ] = None
 
     def __post_init__(self) -> None:
         _check(bool(self.train), "data.train", self.train, "a list of at least one source")
@@ -197,25 +239,28 @@ class DataConfig:
 
 @dataclass
 class LossConfig:
-    """Weights of the parts of the loss, >= 0."""
+    """Weights of the parts of the loss."""
 
-    window: float = 1.0  # support, evidence known
-    token: float = 1.0  # support, tokens known
-    sentence: float = 0.0  # support of sentences, tokens known
-    verdict: float = 1.0  # joined faithfulness
-    verdict_always: bool = False  # verdict loss also where tokens are known
-    relevance: float = 1.0
-    utilization: float = 1.0
-    evidence: float = 1.0  # pairs of sentences
-    share: float = 0.0  # squared error of an example's relevance and utilization
-    learned: bool = False  # further weight of each head, learned from its uncertainty
-    learned_lr: float = 1e-3  # learning rate of these weights' logarithms
+    window: Annotated[float, _factor("Support per window, where evidence is known.")] = 1.0
+    token: Annotated[float, _factor("Support of tokens.")] = 1.0
+    sentence: Annotated[float, _factor("Support of sentences, where tokens are known.")] = 0.0
+    verdict: Annotated[float, _factor("Joined faithfulness.")] = 1.0
+    verdict_always: Annotated[bool, Setting("Verdict loss also where tokens are known.")] = False
+    relevance: Annotated[float, _factor("Relevance of context sentences.")] = 1.0
+    utilization: Annotated[float, _factor("Utilization of context sentences.")] = 1.0
+    evidence: Annotated[float, _factor("Pairs of sentences.")] = 1.0
+    share: Annotated[float, _factor("Squared error of an example's relevance and utilization.")] = (
+        0.0
+    )
+    learned: Annotated[
+        bool, Setting("Further weight of each head, learned from its uncertainty.")
+    ] = False
+    learned_lr: Annotated[
+        float, Setting("Learning rate of the logarithms of these weights.", above=0)
+    ] = 1e-3
 
     def __post_init__(self) -> None:
-        for key, value in vars(self).items():
-            if key not in ("verdict_always", "learned", "learned_lr"):
-                _check(value >= 0, f"loss.{key}", value, ">= 0")
-        _check(self.learned_lr > 0, "loss.learned_lr", self.learned_lr, "> 0")
+        check_ranges(self, "loss.")
 
     def of_head(self, name: str) -> float:
         """Return the sum of the weights of a head's losses."""
@@ -228,33 +273,45 @@ class LossConfig:
 class DistillConfig:
     """Distillation: a bundle's logits on the same windows are targets, also without labels."""
 
-    teacher: str | None = None  # folder or name of the bundle; null: none
-    weight: float = 1.0  # of the loss of each trained head that the teacher has
-    fade: bool = False  # the weight falls linearly over the steps, to 0 at the end
-    heads: list[Head] = field(default_factory=list)  # that it teaches; empty: all that it has
+    teacher: Annotated[str | None, Setting("Folder or name of a bundle; null: none.")] = None
+    weight: Annotated[
+        float, Setting("Weight of the loss of each trained head that the teacher has.", above=0)
+    ] = 1.0
+    fade: Annotated[bool, Setting("The weight falls linearly, to 0 at the last step.")] = False
+    heads: Annotated[list[Head], Setting("Heads that it teaches; empty: all that it has.")] = field(
+        default_factory=list
+    )
 
     def __post_init__(self) -> None:
-        _check(self.weight > 0, "distill.weight", self.weight, "> 0")
+        check_ranges(self, "distill.")
 
 
 @dataclass
 class OptimConfig:
     """AdamW with linear warm-up and decay."""
 
-    encoder_lr: float = 5e-6  # 0: the encoder stays as it is
-    head_lr: float = 2e-5
-    weight_decay: float = 0.01
-    warmup_share: float = 0.06
-    clip: float = 1.0  # largest norm of the gradient
-    epochs: int = 3
-    max_steps: int = -1  # -1: no limit but the epochs
-    ema_decay: float = 0.0  # of averaged weights, which dev measures and the bundle gets; 0: none
-    compute_of: Trunk | None = None  # scale steps to the compute of this trunk; null: do not
-    batch_windows: int = 16  # windows per batch; an example with more is one batch
-    # windows per call of the encoder; null: 1.5 batch_windows, which holds a batch with its twins
-    call_windows: int | None = None
-    checkpoint_layers: bool = False  # keep only the inputs of layers for the backward pass
-    compile: bool = False  # torch.compile of the encoder's layers
+    encoder_lr: Annotated[float, _factor("0: the encoder stays as it is.")] = 5e-6
+    head_lr: Annotated[float, Setting("Learning rate of heads.", above=0)] = 2e-5
+    weight_decay: Annotated[float, _factor("Weight decay of matrices.")] = 0.01
+    warmup_share: Annotated[float, _share("Share of the steps in which the rate rises.")] = 0.06
+    clip: Annotated[float, Setting("Largest norm of the gradient.", above=0)] = 1.0
+    epochs: Annotated[int, _count("Passes over as many rows as there are.")] = 3
+    max_steps: Annotated[int, Setting("-1: no limit but the epochs.", least=-1)] = -1
+    ema_decay: Annotated[
+        float, _dropout("Of averaged weights, which dev measures and the bundle gets; 0: none.")
+    ] = 0.0
+    compute_of: Annotated[
+        Trunk | None, Setting("Scale steps to the compute of this trunk; null: do not.")
+    ] = None
+    batch_windows: Annotated[int, _count("Windows of a batch; a longer example is one batch.")] = 16
+    call_windows: Annotated[
+        int | None,
+        _count("Windows per call of the encoder; null: 1.5 batch_windows, room for twins."),
+    ] = None
+    checkpoint_layers: Annotated[
+        bool, Setting("Keep only the inputs of layers for the backward pass.")
+    ] = False
+    compile: Annotated[bool, Setting("torch.compile of the encoder's layers.")] = False
 
     @property
     def most_windows(self) -> int:
@@ -262,43 +319,36 @@ class OptimConfig:
         return self.call_windows or self.batch_windows * 3 // 2
 
     def __post_init__(self) -> None:
-        for key in ("head_lr", "clip", "epochs", "batch_windows"):
-            value = getattr(self, key)
-            _check(value > 0, f"optim.{key}", value, "> 0")
-        calls = self.call_windows
-        _check(calls is None or calls > 0, "optim.call_windows", calls, "> 0")
-        for key in ("encoder_lr", "weight_decay"):
-            _check(getattr(self, key) >= 0, f"optim.{key}", getattr(self, key), ">= 0")
-        _check(0 <= self.ema_decay < 1, "optim.ema_decay", self.ema_decay, "in [0, 1)")
-        steps = self.max_steps
-        _check(steps == -1 or steps > 0, "optim.max_steps", steps, "-1 or > 0")
-        _check(0 <= self.warmup_share <= 1, "optim.warmup_share", self.warmup_share, "in [0, 1]")
+        check_ranges(self, "optim.")
+        _check(self.max_steps != 0, "optim.max_steps", 0, "-1 or above 0")
 
 
 @dataclass
 class RunConfig:
     """Folder, device and logging of a run."""
 
-    folder: str = MISSING  # for checkpoints, logs and the bundle
-    name: str = "trivet"  # name of the bundle
-    seed: int = 0
-    precision: Precision = Precision.fp32
-    accelerator: str = "auto"
-    devices: int = 1  # each of several processes a share of the batches
-    memory_gib: float | None = None  # of a device; larger runs are refused; null: the GPU's
-    workers: int = 0  # processes that prepare batches; 0: the training process
-    checks_per_epoch: int = 1  # validations per epoch
-    checkpoint_minutes: float = 10.0
-    log_steps: int = 10
-    loggers: list[RunLogger] = field(default_factory=list)  # in addition to the CSV file
-    gradient_cosine_steps: int = 0  # steps between logs of the heads' gradient cosines; 0: never
+    folder: Annotated[str, Setting("For checkpoints, logs and the bundle.")] = MISSING
+    name: Annotated[str, Setting("Name of the bundle.")] = "trivet"
+    seed: Annotated[int, Setting("Seed of weights, order, augmentation and dropout.")] = 0
+    precision: Annotated[Precision, Setting("Precision of the encoder.")] = Precision.fp32
+    accelerator: Annotated[str, Setting("Lightning's name of the device's kind.")] = "auto"
+    devices: Annotated[int, _count("Processes, each with a share of the batches.")] = 1
+    memory_gib: Annotated[
+        float | None, Setting("Memory of a device; larger runs are refused; null: the GPU's.")
+    ] = None
+    workers: Annotated[int, _factor("Processes that prepare batches; 0: the training's own.")] = 0
+    checks_per_epoch: Annotated[int, _count("Validations per epoch.")] = 1
+    checkpoint_minutes: Annotated[float, Setting("Minutes between checkpoints.", above=0)] = 10.0
+    log_steps: Annotated[int, _count("Steps between lines of the log.")] = 10
+    loggers: Annotated[list[RunLogger], Setting("In addition to the CSV file.")] = field(
+        default_factory=list
+    )
+    gradient_cosine_steps: Annotated[
+        int, _factor("Steps between logs of the heads' gradient cosines; 0: never.")
+    ] = 0
 
     def __post_init__(self) -> None:
-        for key in ("checks_per_epoch", "checkpoint_minutes", "log_steps", "devices"):
-            value = getattr(self, key)
-            _check(value > 0, f"run.{key}", value, "> 0")
-        for key in ("workers", "gradient_cosine_steps"):
-            _check(getattr(self, key) >= 0, f"run.{key}", getattr(self, key), ">= 0")
+        check_ranges(self, "run.")
 
 
 @dataclass
@@ -312,9 +362,13 @@ class TrainConfig:
     distill: DistillConfig = field(default_factory=DistillConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     run: RunConfig = field(default_factory=RunConfig)
-    faithfulness: Faithfulness = Faithfulness.weakest_sentence
-    granularity: Granularity = Granularity.token
-    heads: list[Head] = field(default_factory=lambda: list(Head)[:3])  # all but evidence
+    faithfulness: Annotated[Faithfulness, Setting("Part of a response that decides.")] = (
+        Faithfulness.weakest_sentence
+    )
+    granularity: Annotated[Granularity, Setting("Unit of a head's decision.")] = Granularity.token
+    heads: Annotated[list[Head], Setting("Heads of the model; default: all but evidence.")] = field(
+        default_factory=lambda: list(Head)[:3]
+    )
 
     def __post_init__(self) -> None:
         named = [head.value for head in self.heads]

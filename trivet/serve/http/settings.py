@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import math
 import re
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from trivet.errors import ConfigError
-from trivet.settings import Setting, described_fields
+from trivet.settings import Setting, check_ranges, described_fields
 
 LogFormat = Literal["json", "text"]
 OTLP_PATH = "/v1/traces"
@@ -23,7 +22,8 @@ _ORIGIN = re.compile(
     rf"http://(?:{_HOST})(?::(?!80$)\d{{1,5}})?|https://(?:{_HOST})(?::(?!443$)\d{{1,5}})?"
 )
 
-_limit = partial(Setting, panel="Limits")
+_limit = partial(Setting, panel="Limits", above=0)
+_wait = partial(Setting, panel="Limits", least=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class ServerSettings:
     """Address, limits and timeouts of a server; each field holds its own description."""
 
     host: Annotated[str, Setting("Address to listen on.")] = "127.0.0.1"
-    port: Annotated[int, Setting("Port; 0 takes a free one.", zero=True)] = 8080
+    port: Annotated[int, Setting("Port; 0 takes a free one.", least=0, most=65535)] = 8080
     keys_file: Annotated[
         Path | None, Setting("File of API keys, one per line; read again on change.", "--keys")
     ] = None
@@ -45,7 +45,7 @@ class ServerSettings:
     max_requests: Annotated[int, _limit("Maximum unanswered requests; others get 429.")] = 512
     max_queued_windows: Annotated[int, _limit("Maximum queued windows; others get 429.")] = 4096
     max_connections: Annotated[int, _limit("Maximum open connections; others wait.")] = 512
-    wait_ms: Annotated[float, _limit("Longest wait to fill a backend call.", zero=True)] = 2.0
+    wait_ms: Annotated[float, _wait("Longest wait to fill a backend call.")] = 2.0
     default_timeout_ms: Annotated[
         float | None,
         _limit("Default timeout of a request; the maximum if not given.", "--timeout-ms"),
@@ -55,9 +55,7 @@ class ServerSettings:
         float, _limit("Seconds for a client to send headers, idle time included.")
     ] = 15.0
     body_timeout_seconds: Annotated[float, _limit("Seconds for a client to send a body.")] = 20.0
-    grace_seconds: Annotated[float, _limit("Seconds to finish work after SIGTERM.", zero=True)] = (
-        30.0
-    )
+    grace_seconds: Annotated[float, _wait("Seconds to finish work after SIGTERM.")] = 30.0
     canary_seconds: Annotated[float, _limit("Seconds between backend checks.")] = 10.0
     hung_seconds: Annotated[float, _limit("Seconds until a backend call counts as hung.")] = 30.0
     cors: Annotated[
@@ -67,7 +65,9 @@ class ServerSettings:
     otlp: Annotated[bool, Setting("Receive OpenTelemetry traces (OTLP/HTTP) and judge them.")] = (
         False
     )
-    sample: Annotated[float, Setting("Share of the received traces that is judged.")] = 1.0
+    sample: Annotated[
+        float, Setting("Share of the received traces that is judged.", above=0, most=1)
+    ] = 1.0
     log_format: Annotated[LogFormat, Setting("Format of the log on stderr.")] = "json"
     access_log: Annotated[bool, Setting("Log each request, without its text.")] = True
 
@@ -78,17 +78,7 @@ class ServerSettings:
             ConfigError: A number is out of range, an origin is none, TLS is half given, or the
                 address is public and neither keys nor ``insecure`` are given.
         """
-        for field in described_fields(ServerSettings):
-            value, zero = getattr(self, field.name), field.setting.zero
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                continue
-            if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
-                least = "at least 0" if zero else "above 0"
-                raise ConfigError(f"{field.name} ({value:g}) must be {least} and finite")
-        if self.port > 65535:
-            raise ConfigError(f"port ({self.port}) must be at most 65535; 0 takes a free one")
-        if self.sample > 1:
-            raise ConfigError(f"sample ({self.sample:g}) must be at most 1, which is all traces")
+        check_ranges(self)
         if self.sample < 1 and not self.otlp:
             raise ConfigError(f"sample ({self.sample:g}) chooses among traces; add --otlp")
         for origin in self.cors or ():
