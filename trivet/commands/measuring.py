@@ -85,7 +85,7 @@ def test(
     published: Annotated[
         bool, Setting("Also measure the scores of GPT-3.5, RAGAS and TruLens that RAGBench holds.")
     ] = False,
-    against: Annotated[
+    baseline: Annotated[
         Path | None,
         Setting(
             "Bundle to compare with on each --data, by the rule of choosing.", metavar="FOLDER|NAME"
@@ -117,8 +117,8 @@ def test(
         raise typer.BadParameter(f"{', '.join(used)} is for FILE, not for --data")
     if file is not None and published:
         raise typer.BadParameter("--published is for --data; FILE has no scores of other judges")
-    if against is not None and not data:
-        raise typer.BadParameter("--against compares on --data")
+    if baseline is not None and not data:
+        raise typer.BadParameter("--baseline compares on --data")
     if into_card and threshold is not None:
         raise typer.BadParameter("--into-card needs the bundle's own threshold: drop --threshold")
     with needs_extra("train"):
@@ -145,8 +145,8 @@ def test(
                 evaluator, own, split, by_length, threshold, false_alarms or FALSE_ALARMS
             )
     terminal.show(render_figures(found.figures) if own is None else _render_own(found, own))
-    if against is not None:
-        other = replace(model, bundle=against).load()
+    if baseline is not None:
+        other = replace(model, bundle=baseline).load()
         terminal.show(render_choice(measured_bundle.compare_with(other, found, threshold)))
     said = [f"{len(found.rows) - found.failed} evaluated, {found.failed} failed"]
     if own is not None:
