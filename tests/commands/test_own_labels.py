@@ -13,6 +13,7 @@ import pytest
 
 from tests.command_line import exit_code
 from trivet.bundle.bundle import read_bundle
+from trivet.labelled.labelled_jsonl import to_row
 from trivet.labelled.plain_labels import read_plain
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -149,3 +150,17 @@ def test_the_page_makes_a_sheet_from_a_log(tmp_path: Path, monkeypatch: pytest.M
     found = read_plain("sheet.csv")
     assert len(found.examples) == 30
     assert found.examples[0].example.contexts == tuple(row["contexts"])
+
+
+def test_two_bundles_are_compared_by_the_rule_of_choosing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows = tmp_path / "rows.jsonl"
+    examples = read_plain(str(SHEET), "key").examples
+    rows.write_text("\n".join(json.dumps(to_row(one)) for one in examples), encoding="utf-8")
+    words = ["test", "--data", f"jsonl:{rows}@all", "--baseline", "embedded"]
+    monkeypatch.setenv("COLUMNS", "120")
+    assert exit_code(monkeypatch, *words) == 0
+    out, _ = capfd.readouterr()
+    assert re.search(r"mean +30 +12 .* \+0\.000 \[\+0\.000, \+0\.000\]", out)
+    assert "the bundle is not kept: the mean must rise" in out

@@ -133,7 +133,7 @@ def render_choice(changes: Sequence[SetChange]) -> RenderableType:
 
     from trivet.measures.choosing import is_kept
 
-    table = Table("set", "n", "hallucinated", "counting words", "against", "bundle", "change")
+    table = Table("set", "n", "hallucinated", "counting words", "baseline", "bundle", "change")
     for one in changes:
         values = (one.counting.value, one.first.value, one.second.value)
         interval = one.change.interval()
