@@ -244,6 +244,19 @@ def test_the_container_starts_the_server_and_keeps_to_the_manifest() -> None:
     assert "'.[serve]'" in text
 
 
+def test_the_unit_and_the_proxy_wait_as_long_as_the_server() -> None:
+    unit, proxy = (
+        (ROOT / "deploy" / name).read_text() for name in ("trivet.service", "nginx.conf")
+    )
+    known = options()
+    assert set(re.findall(r"--[a-z-]+", unit)) <= set(known)
+    seconds = dict(re.findall(r"(TimeoutStopSec|\w+_timeout)[= ](\d+)s?;?$", unit + proxy, re.M))
+    assert int(seconds["TimeoutStopSec"]) > known["--grace"]
+    assert int(seconds["keepalive_timeout"]) < known["--header-timeout"]
+    assert int(seconds["proxy_read_timeout"]) > known["--max-timeout-ms"] / 1000
+    assert f"server 127.0.0.1:{known['--port']};" in proxy
+
+
 def test_every_extra_that_is_named_exists() -> None:
     documents = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     text = "".join(document.read_text(encoding="utf-8") for document in documents)
