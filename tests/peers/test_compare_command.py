@@ -39,7 +39,7 @@ def data(tmp_path: Path) -> str:
 
 
 def compare(data: str, out: Path, *more: str) -> tuple[int, str]:
-    found = RUNNER.invoke(app, ["compare", data, "--out", str(out), *more])
+    found = RUNNER.invoke(app, ["compare", "--data", data, "--out", str(out), *more])
     if found.exception and not isinstance(found.exception, SystemExit):
         return 99, str(found.exception)
     return found.exit_code, found.output

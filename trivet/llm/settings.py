@@ -15,20 +15,26 @@ if TYPE_CHECKING:
     from trivet.llm.client import ChatClient
 
 _llm = partial(Setting, panel="Language model")
+BaseUrlOption = Annotated[
+    str | None,
+    _llm(
+        "OpenAI-compatible endpoint, such as http://127.0.0.1:8080/v1; default: OpenAI, or "
+        "OPENAI_BASE_URL. The key is read from OPENAI_API_KEY.",
+        metavar="URL",
+    ),
+]
+MaxDollarsOption = Annotated[
+    float | None,
+    _llm("Stop before more is spent, earlier runs included; needs --price.", metavar="N", least=0),
+]
+ConcurrencyOption = Annotated[int, _llm("Most calls at once.", metavar="N", least=1)]
 
 
 @dataclass(frozen=True)
 class LlmSettings:
     """Endpoint and cost of calls, and whether to overwrite a file or only to foresee."""
 
-    base_url: Annotated[
-        str | None,
-        _llm(
-            "OpenAI-compatible endpoint, such as http://127.0.0.1:8080/v1; default: OpenAI. The "
-            "key is read from OPENAI_API_KEY.",
-            metavar="URL",
-        ),
-    ] = None
+    base_url: BaseUrlOption = None
     price: Annotated[
         list[str] | None,
         _llm(
@@ -36,13 +42,8 @@ class LlmSettings:
             metavar="IN,OUT",
         ),
     ] = None
-    max_dollars: Annotated[
-        float | None,
-        _llm(
-            "Stop before more is spent, earlier runs included; needs --price.", metavar="N", least=0
-        ),
-    ] = None
-    concurrency: Annotated[int, _llm("Most calls at once.", metavar="N", least=1)] = 8
+    max_dollars: MaxDollarsOption = None
+    concurrency: ConcurrencyOption = 8
     dry_run: Annotated[bool, _llm("Print calls, tokens and dollars; call nothing.")] = False
     restart: Annotated[
         bool, Setting("Overwrite --out; paid answers are used again.", panel="Output")

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+from trivet.llm.settings import BaseUrlOption, ConcurrencyOption, MaxDollarsOption
 from trivet.peers.peer import PEERS
 from trivet.settings import Setting, ThreadsOption
 
@@ -17,7 +18,9 @@ _llm = partial(Setting, panel="Language model")
 class ComparisonSettings:
     """Rows, peers and the folder of a comparison, and the calls of language models."""
 
-    rows: Annotated[list[str], Setting("Labelled rows, as for `trivet test --data`.", "ROWS...")]
+    rows: Annotated[
+        list[str], Setting("Labelled rows, as for `trivet test`. Repeatable.", "--data", "SPEC")
+    ]
     out: Annotated[Path, Setting("Folder of the predictions and the comparison.")]
     peers: Annotated[str, Setting(f"Peers with commas between, of {', '.join(sorted(PEERS))}.")] = (
         ""
@@ -42,16 +45,12 @@ class ComparisonSettings:
         str, Setting("Score this part of the rows, and nothing else.", metavar="NUMBER/COUNT")
     ] = "1/1"
     model: Annotated[str, _llm("Model of LLM peers that name none.", metavar="NAME")] = ""
-    base_url: Annotated[
-        str | None, _llm("OpenAI-compatible endpoint; default: OPENAI_BASE_URL.", metavar="URL")
-    ] = None
+    base_url: BaseUrlOption = None
     price: Annotated[
         list[str] | None,
         _llm("Dollars per million tokens read and written. Repeatable.", metavar="MODEL=IN,OUT"),
     ] = None
-    max_dollars: Annotated[
-        float | None, _llm("Most dollars to spend; needs --price.", metavar="N", least=0)
-    ] = None
-    concurrency: Annotated[int, _llm("Most calls at once.", metavar="N", least=1)] = 8
+    max_dollars: MaxDollarsOption = None
+    concurrency: ConcurrencyOption = 8
     timeout: Annotated[float, _llm("Seconds for one try of a call.", least=0.1)] = 600.0
     threads: ThreadsOption = None
