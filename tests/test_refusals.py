@@ -113,7 +113,7 @@ COMMANDS: list[tuple[Any, ...]] = [
     (2, "perturb wrong.jsonl --out p.jsonl --model m", "none of 1 rows has a response"),
     (2, "review labelled.jsonl --out labelled.jsonl", "is the input; choose another file"),
     (2, "review absent.jsonl", "trivet: no such file: absent.jsonl"),
-    (2, "review labelled.jsonl --out empty.jsonl --port 8", "port 8 of 127.0.0.1", "a taken port"),
+    (2, "review labelled.jsonl --port 8", "port 8 of 127.0.0.1", "a taken port"),
     (2, "serve --port abc", "'--port': must be a whole number"),
     (2, "serve --port 70000", "'--port': must be at most 65535"),
     (2, "serve --host 0.0.0.0", "trivet: host 0.0.0.0 can be reached from other machines"),

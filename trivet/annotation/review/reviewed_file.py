@@ -37,6 +37,7 @@ class ReviewedFile:
         """
         self.path = path
         self.rows: dict[str, dict[str, Any]] = {}
+        self._is_new = not path.exists()
         self._output = Output(path)
         whole, _, _ = path.read_bytes().rpartition(b"\n")
         for number, line in enumerate(whole.split(b"\n") if whole else (), start=1):
@@ -89,7 +90,11 @@ class ReviewedFile:
         return self
 
     def __exit__(self, *error: object) -> None:
+        """Close the file; a new one without a row is removed."""
+        unused = self._is_new and not self.rows and self._state() == self._known
         self._output.__exit__()
+        if unused:
+            self.path.unlink(missing_ok=True)
 
 
 def file_state(path: Path) -> tuple[int, int, int] | None:
