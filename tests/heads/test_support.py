@@ -44,57 +44,40 @@ def test_window_loss_by_hand() -> None:
     assert (logits.grad != 0).any(-1).tolist() == [True, True, True, False]
 
 
-def test_only_the_window_that_supports_most_is_trained_towards_support() -> None:
-    leaf = logits_of((0.2, 0.4, 0.4), (0.5, 0.25, 0.25))
-    at, supported = torch.tensor([[[3, 9]]]), torch.tensor([[1]])
-    loss = token_loss(leaf.reshape(1, 1, 2, 3), at, joined(leaf, at), supported, ONE)
-    assert loss.item() == pytest.approx(-math.log(0.5))
+HALF, FIFTH, SURE = (0.5, 0.25, 0.25), (0.2, 0.4, 0.4), (0.98, 0.01, 0.01)
+
+
+@pytest.mark.parametrize(
+    ("copies", "at", "supported", "wanted", "taught"),
+    [
+        # Towards support only the window that supports most is trained, away from it every one.
+        ([FIFTH, HALF], [[3, 9]], [1], [0.5], [False, True]),
+        ([FIFTH, HALF], [[3, 9]], [0], [(0.4 * 0.25) ** 0.5], [True, True]),
+        # A copy that is not there counts for nothing.
+        ([FIFTH, SURE], [[3, -1]], [1], [0.2], [True, False]),
+        ([FIFTH, SURE], [[3, -1]], [0], [0.4], [True, False]),
+        # The mean over tokens; an unknown token and padding have no gradient.
+        ([HALF, FIFTH], [[3], [4]], [1, 0], [0.5, 0.4], [True, True]),
+        ([HALF, FIFTH], [[3], [-1]], [-1, -1], [1.0], [False, False]),
+    ],
+)
+def test_token_loss_by_hand(
+    copies: list[tuple[float, float, float]],
+    at: list[list[int]],
+    supported: list[int],
+    wanted: list[float],
+    taught: list[bool],
+) -> None:
+    leaf, places = logits_of(*copies), torch.tensor([at])
+    logits = leaf.reshape(*places.shape, 3)
+    loss = token_loss(logits, places, joined(leaf, places), torch.tensor([supported]), ONE)
+    assert loss.item() == pytest.approx(-sum(map(math.log, wanted)) / len(wanted))
     loss.backward()
     assert leaf.grad is not None
-    assert leaf.grad[0].abs().sum() == 0
-    assert leaf.grad[1, 0] < 0
-
-
-def test_an_unsupported_token_is_wrong_in_every_window() -> None:
-    leaf = logits_of((0.2, 0.4, 0.4), (0.5, 0.25, 0.25))
-    at, supported = torch.tensor([[[3, 9]]]), torch.tensor([[0]])
-    loss = token_loss(leaf.reshape(1, 1, 2, 3), at, joined(leaf, at), supported, ONE)
-    assert loss.item() == pytest.approx(-(math.log(0.4) + math.log(0.25)) / 2)
-    loss.backward()
-    assert leaf.grad is not None
-    assert (leaf.grad[:, 2] < 0).all()
-
-
-def test_a_copy_that_is_not_there_counts_for_nothing() -> None:
-    leaf = logits_of((0.2, 0.4, 0.4), (0.98, 0.01, 0.01))
-    at = torch.tensor([[[3, -1]]])
-    for supported, probability in ((1, 0.2), (0, 0.4)):
-        leaf.grad = None
-        loss = token_loss(
-            leaf.reshape(1, 1, 2, 3), at, joined(leaf, at), torch.tensor([[supported]]), ONE
-        )
-        assert loss.item() == pytest.approx(-math.log(probability))
-        loss.backward()
-        assert leaf.grad is not None
-        assert leaf.grad[1].abs().sum() == 0
-
-
-def test_token_loss_is_a_mean_over_tokens() -> None:
-    logits = logits_of((0.5, 0.25, 0.25), (0.2, 0.4, 0.4)).reshape(1, 2, 1, 3)
-    at, supported = torch.tensor([[[3], [4]]]), torch.tensor([[1, 0]])
-    loss = token_loss(logits, at, joined(logits, at), supported, ONE)
-    assert loss.item() == pytest.approx(-(math.log(0.5) + math.log(0.4)) / 2)
-
-
-def test_unknown_tokens_and_padding_have_no_gradient() -> None:
-    leaf = logits_of((0.5, 0.25, 0.25), (0.2, 0.4, 0.4))
-    # The second token is padding: no window shows it.
-    at, supported = torch.tensor([[[3], [-1]]]), torch.tensor([[-1, -1]])
-    loss = token_loss(leaf.reshape(1, 2, 1, 3), at, joined(leaf, at), supported, ONE)
-    assert loss.item() == 0.0
-    loss.backward()
-    assert leaf.grad is not None
-    assert leaf.grad.abs().sum() == 0
+    assert (leaf.grad != 0).any(-1).tolist() == taught
+    upwards = torch.tensor([known == 1 for known in supported for _ in at[0]])
+    down = torch.where(upwards, leaf.grad[:, 0], leaf.grad[:, 2])
+    assert (down[torch.tensor(taught)] < 0).all()
 
 
 def test_sentence_loss_by_hand() -> None:
@@ -127,14 +110,10 @@ def test_verdict_loss_by_hand() -> None:
     assert faithfulness.grad is not None
     assert faithfulness.grad[0] < 0 < faithfulness.grad[1]
     assert faithfulness.grad[2] == 0
-
-
-def test_verdict_loss_is_finite_at_the_ends() -> None:
-    faithfulness = torch.tensor([0.0, 1.0], requires_grad=True)
-    loss = verdict_loss(faithfulness, torch.tensor([1, 0]), torch.ones(2))
+    ends = torch.tensor([0.0, 1.0], requires_grad=True)
+    loss = verdict_loss(ends, torch.tensor([1, 0]), torch.ones(2))
     loss.backward()
-    assert loss.isfinite()
-    assert faithfulness.grad is not None and faithfulness.grad.isfinite().all()
+    assert loss.isfinite() and ends.grad is not None and ends.grad.isfinite().all()
 
 
 LABELS = {"NEUTRAL": 0, "Entailment": 1, "contradiction": 2}

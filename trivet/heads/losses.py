@@ -5,11 +5,17 @@ Relevance: the token helps to answer the question. Utilization: the response dra
 Evidence has one logit per pair of a response sentence and a context sentence.
 
 Against a teacher: distillation (Hinton et al., arXiv 1503.02531, 2) without a temperature; its
-probabilities on the same windows are the targets, also where rows have no labels.
+probabilities on the same windows are the targets, also where rows have no labels. The gradients of
+two heads are compared by their cosine (Yu et al., arXiv 2001.06782, 2).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from itertools import combinations
+from typing import cast
+
+import torch
 from torch import Tensor, nn
 
 from trivet.heads.token_head import sum_of_means
@@ -83,3 +89,34 @@ def pair_loss(
         for each in (loss * real, real)
     )
     return (sums / counts.clamp(min=1) * weight).sum()
+
+
+def gradient_cosines(
+    losses: Mapping[str, Tensor], parameters: Iterable[nn.Parameter]
+) -> dict[str, Tensor]:
+    """Return the cosine of each pair of heads, ``support_relevance`` and so on, in [-1, 1].
+
+    Below 0, a step that helps one head harms the other. Only parameters that every head's loss
+    reaches count. Heads with a loss of 0 are left out. The parameters' gradients and the graph are
+    left unchanged.
+    """
+    asked = [parameter for parameter in parameters if parameter.requires_grad]
+    found: dict[str, tuple[Tensor | None, ...]] = {
+        head: torch.autograd.grad(loss, asked, retain_graph=True, allow_unused=True)
+        for head, loss in losses.items()
+        if loss.detach() != 0
+    }
+    shared = [
+        place
+        for place in range(len(asked))
+        if all(gradients[place] is not None for gradients in found.values())
+    ]
+    flat = {
+        head: torch.cat([cast(Tensor, gradients[place]).flatten().float() for place in shared])
+        for head, gradients in found.items()
+        if shared
+    }
+    return {
+        f"{one}_{other}": nn.functional.cosine_similarity(flat[one], flat[other], dim=0)
+        for one, other in combinations(flat, 2)
+    }

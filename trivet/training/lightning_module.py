@@ -15,10 +15,10 @@ from torch import Tensor
 from trivet.configs.schema import LossConfig, OptimConfig
 from trivet.data.windows import Windows
 from trivet.errors import ConfigError
-from trivet.heads.gradient_cosine import gradient_cosines
 from trivet.heads.learned_weights import LearnedWeights
 from trivet.heads.losses import (
     evidence_cross_entropy,
+    gradient_cosines,
     sentence_cross_entropy,
     share_error,
 )
