@@ -10,36 +10,11 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
-from sklearn.metrics import (
-    average_precision_score,
-    balanced_accuracy_score,
-    cohen_kappa_score,
-    f1_score,
-    precision_recall_curve,
-    roc_auc_score,
-    roc_curve,
-)
+from sklearn import metrics
 from torchmetrics.functional.classification import binary_calibration_error
 
-from trivet.measures.intervals import (
-    Draws,
-    Estimate,
-    FloatArray,
-    Statistic,
-    auroc,
-    average,
-    average_precision,
-    balanced_accuracy,
-    best_f1,
-    calibration_error,
-    false_alarms_at_recall,
-    kappa,
-    kendall_tau,
-    precision_at_recall,
-    quantile,
-    ratio,
-    root_mean_square,
-)
+from trivet.measures import intervals
+from trivet.measures.intervals import Draws, Estimate, FloatArray, Statistic
 
 # Few distinct scores, so that ties are the rule.
 rows = st.lists(
@@ -61,37 +36,31 @@ def test_auroc_and_best_f1_are_scikit_learns_on_the_repeated_rows(
     drawn: list[tuple[int, bool, int]],
 ) -> None:
     scores, positive, weights = columns(drawn)
-    area, best = (one(of(scores, positive.astype(bool)), weights) for of in (auroc, best_f1))
+    area, best = (
+        one(of(scores, positive.astype(bool)), weights)
+        for of in (intervals.auroc, intervals.best_f1)
+    )
     repeated = np.repeat(np.arange(len(drawn)), weights.astype(int))
     classes = set(positive[repeated].tolist())
     assert math.isnan(area) == (len(classes) < 2)
     assert math.isnan(best) == (True not in classes)
     if len(classes) == 2:
-        assert area == pytest.approx(roc_auc_score(positive[repeated], scores[repeated]))
+        assert area == pytest.approx(metrics.roc_auc_score(positive[repeated], scores[repeated]))
     if True in classes:
-        precision, recall, _ = precision_recall_curve(positive[repeated], scores[repeated])
+        precision, recall, _ = metrics.precision_recall_curve(positive[repeated], scores[repeated])
         with np.errstate(invalid="ignore"):
             f1 = 2 * precision * recall / (precision + recall)
         assert best == pytest.approx(np.nanmax(f1))
 
 
-@given(rows)
-def test_f1_as_a_ratio_is_scikit_learns(drawn: list[tuple[int, bool, int]]) -> None:
-    scores, positive, weights = columns(drawn)
-    flagged, gold = (scores > 0.4).astype(float), positive.astype(float)
-    assume((weights * gold).sum() > 0)
-    value = one(ratio(2 * flagged * gold, flagged + gold, gold), weights)
-    assert value == pytest.approx(f1_score(gold, flagged, sample_weight=weights, zero_division=0))
-
-
 def test_a_ratio_without_what_it_needs_is_undefined_and_not_zero() -> None:
     gold, flagged = np.zeros(3), np.ones(3)
-    assert math.isnan(one(ratio(2 * gold, flagged + gold, gold), np.ones(3)))
-    assert math.isnan(one(ratio(gold, gold, gold), np.ones(3)))
+    assert math.isnan(one(intervals.ratio(2 * gold, flagged + gold, gold), np.ones(3)))
+    assert math.isnan(one(intervals.ratio(gold, gold, gold), np.ones(3)))
 
 
 def test_root_mean_square_by_hand() -> None:
-    value = one(root_mean_square(np.array([0.3, -0.6, 9.0])), np.array([1.0, 2.0, 0.0]))
+    value = one(intervals.root_mean_square(np.array([0.3, -0.6, 9.0])), np.array([1.0, 2.0, 0.0]))
     assert value == pytest.approx(math.sqrt((0.09 + 2 * 0.36) / 3))
 
 
@@ -102,13 +71,13 @@ def test_calibration_error_is_torchmetrics() -> None:
     row = np.sort(draw.integers(0, 40, 200))
     probabilities, truths = torch.from_numpy(probs), torch.from_numpy(positive.astype(int))
     expected = binary_calibration_error(probabilities, truths, n_bins=15)
-    value = one(calibration_error(row, probs, positive, 40), np.ones(40))
+    value = one(intervals.calibration_error(row, probs, positive, 40), np.ones(40))
     assert value == pytest.approx(float(expected), abs=1e-6)
 
 
 def squares(n: int) -> tuple[Statistic, FloatArray]:
     errors = np.random.default_rng(3).normal(size=n)
-    return root_mean_square(errors), errors
+    return intervals.root_mean_square(errors), errors
 
 
 def test_the_interval_of_single_rows_agrees_with_scipys_bootstrap() -> None:
@@ -128,7 +97,7 @@ def test_the_interval_of_single_rows_agrees_with_scipys_bootstrap() -> None:
 def test_groups_are_drawn_whole() -> None:
     # Ten rows a group, all alike: the interval must be that of 30 groups, not of 300 rows.
     errors = np.repeat(np.random.default_rng(5).random(30), 10)
-    statistic = root_mean_square(errors)
+    statistic = intervals.root_mean_square(errors)
     by_group = Draws([f"g{i // 10}" for i in range(300)], "s", 1000, 0)
     by_row = Draws([f"g{i}" for i in range(300)], "s", 1000, 0)
     every = np.arange(300)
@@ -161,8 +130,8 @@ def test_rows_of_one_group_have_a_value_and_no_interval_and_no_rows_neither() ->
 def test_one_positive_is_too_few_for_an_interval_and_many_are_not() -> None:
     draws = Draws([f"g{i}" for i in range(50)], "s", 500, 0)
     scores = np.random.default_rng(6).random(50)
-    lone = draws.estimate(auroc(scores, np.arange(50) < 1), np.arange(50))
-    many = draws.estimate(auroc(scores, np.arange(50) < 20), np.arange(50))
+    lone = draws.estimate(intervals.auroc(scores, np.arange(50) < 1), np.arange(50))
+    many = draws.estimate(intervals.auroc(scores, np.arange(50) < 20), np.arange(50))
     assert lone.value is not None and lone.interval() is None
     assert lone.defined_share() == pytest.approx(1 - math.exp(-1), abs=0.08)
     assert many.interval() is not None
@@ -177,15 +146,18 @@ def test_an_average_is_resampled_set_by_set() -> None:
     first = Estimate(0.2, np.array([0.1, 0.3]))
     second = Estimate(0.6, np.array([0.5, 0.9]))
     nothing = Estimate(None, np.array([np.nan, np.nan]))
-    mean = average([first, nothing, second])
+    mean = intervals.average([first, nothing, second])
     assert mean.value == pytest.approx(0.4)
     assert mean.resampled == pytest.approx([0.3, 0.6])
-    assert (average([nothing]).value, average([nothing]).interval()) == (None, None)
+    assert (intervals.average([nothing]).value, intervals.average([nothing]).interval()) == (
+        None,
+        None,
+    )
     # A set that cannot be resampled is constant.
     still = Estimate(0.4, np.array([np.nan, np.nan]))
-    assert average([still, second]).resampled == pytest.approx([0.45, 0.65])
-    assert average([still, still]).value == pytest.approx(0.4)
-    assert average([still, still]).interval() is None
+    assert intervals.average([still, second]).resampled == pytest.approx([0.45, 0.65])
+    assert intervals.average([still, still]).value == pytest.approx(0.4)
+    assert intervals.average([still, still]).interval() is None
 
 
 @given(rows)
@@ -195,12 +167,14 @@ def test_average_precision_and_precision_at_recall_are_scikit_learns(
     scores, positive, weights = columns(drawn)
     repeated = np.repeat(np.arange(len(drawn)), weights.astype(int))
     truth = positive.astype(bool)
-    area = one(average_precision(scores, truth), weights)
-    best = one(precision_at_recall(scores, truth, 0.9), weights)
+    area = one(intervals.average_precision(scores, truth), weights)
+    best = one(intervals.precision_at_recall(scores, truth, 0.9), weights)
     assert math.isnan(area) == math.isnan(best) == (not truth[repeated].any())
     if truth[repeated].any():
-        assert area == pytest.approx(average_precision_score(truth[repeated], scores[repeated]))
-        precision, recall, _ = precision_recall_curve(truth[repeated], scores[repeated])
+        assert area == pytest.approx(
+            metrics.average_precision_score(truth[repeated], scores[repeated])
+        )
+        precision, recall, _ = metrics.precision_recall_curve(truth[repeated], scores[repeated])
         assert best == pytest.approx(precision[recall >= 0.9].max())
 
 
@@ -211,10 +185,12 @@ def test_false_alarms_at_a_recall_are_on_scikit_learns_curve(
     scores, positive, weights = columns(drawn)
     repeated = np.repeat(np.arange(len(drawn)), weights.astype(int))
     truth = positive.astype(bool)
-    found = one(false_alarms_at_recall(scores, truth, recall), weights)
+    found = one(intervals.false_alarms_at_recall(scores, truth, recall), weights)
     assert math.isnan(found) == (len(set(truth[repeated].tolist())) < 2)
     if not math.isnan(found):
-        wrong, right, _ = roc_curve(truth[repeated], scores[repeated], drop_intermediate=False)
+        wrong, right, _ = metrics.roc_curve(
+            truth[repeated], scores[repeated], drop_intermediate=False
+        )
         assert found == pytest.approx(wrong[right >= recall - 1e-9].min())
 
 
@@ -225,11 +201,11 @@ def test_kappa_and_balanced_accuracy_are_scikit_learns(drawn: list[tuple[int, bo
     repeated = np.repeat(np.arange(len(drawn)), weights.astype(int))
     assume(len(set(truth[repeated].tolist())) == 2)
     pair = truth[repeated], flagged[repeated] == 1
-    assert one(kappa(truth.astype(float), flagged), weights) == pytest.approx(
-        cohen_kappa_score(*pair)
+    assert one(intervals.kappa(truth.astype(float), flagged), weights) == pytest.approx(
+        metrics.cohen_kappa_score(*pair)
     )
-    assert one(balanced_accuracy(flagged, truth), weights) == pytest.approx(
-        balanced_accuracy_score(*pair)
+    assert one(intervals.balanced_accuracy(flagged, truth), weights) == pytest.approx(
+        metrics.balanced_accuracy_score(*pair)
     )
 
 
@@ -239,7 +215,7 @@ def test_kendalls_tau_over_groups_is_scipys(drawn: list[tuple[int, bool]]) -> No
     group = np.arange(len(drawn)) % 4
     means = [[values[group == g].mean() for g in range(4)] for values in (scores, truths)]
     expected = stats.kendalltau(*np.round(means, 9)).statistic
-    value = one(kendall_tau(scores, truths, group), np.ones(len(drawn)))
+    value = one(intervals.kendall_tau(scores, truths, group), np.ones(len(drawn)))
     assert value == pytest.approx(expected, nan_ok=True)
 
 
@@ -247,4 +223,4 @@ def test_kendalls_tau_over_groups_is_scipys(drawn: list[tuple[int, bool]]) -> No
 def test_a_quantile_is_numpys_inverse_of_the_distribution(drawn: list[int], share: float) -> None:
     values = np.array(drawn, dtype=float)
     expected = np.quantile(values, share, method="inverted_cdf")
-    assert one(quantile(values, share), np.ones(len(values))) == expected
+    assert one(intervals.quantile(values, share), np.ones(len(values))) == expected

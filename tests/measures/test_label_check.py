@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.measures.verdicts import verdict
 from trivet.errors import DataError
 from trivet.measures.label_check import (
     LabelCheck,
@@ -34,24 +38,8 @@ def evaluation(
     judged = [None if value is None else max(value, whole) >= threshold for value in support]
     sentences = [SentenceVerdict(0, 1, "x", *pair) for pair in zip(support, judged, strict=True)]
     adherent = all(one is not False for one in judged)
-    return Evaluation(
-        id=None,
-        faithfulness=whole,
-        supported_share=None,
-        relevance=None,
-        utilization=None,
-        completeness=None,
-        adherent=adherent,
-        unsupported=(),
-        sentences=tuple(sentences),
-        contexts=(),
-        windows=1,
-        window_size=48,
-        cut_question_tokens=0,
-        response_chunks=1,
-        replaced_characters=0,
-        threshold=threshold,
-    )
+    shown: dict[str, Any] = {"sentences": tuple(sentences), "threshold": threshold}
+    return replace(verdict(whole), adherent=adherent, **shown)
 
 
 def prediction(
@@ -112,7 +100,7 @@ def test_rows_without_a_verdict_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "expected"),
+    ("judged", "expected"),
     [
         (evaluation(0.3, 0.8), 0.3),
         (evaluation(0.3, 0.8, whole=0.6), 0.6),
@@ -120,8 +108,8 @@ def test_rows_without_a_verdict_are_refused() -> None:
         (evaluation(None), 1.0),
     ],
 )
-def test_an_answer_is_decided_by_its_weakest_claim(verdict: Evaluation, expected: float) -> None:
-    assert deciding_support(verdict) == expected
+def test_an_answer_is_decided_by_its_weakest_claim(judged: Evaluation, expected: float) -> None:
+    assert deciding_support(judged) == expected
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.floats(0.001, 1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -99,13 +98,7 @@ def test_a_change_without_a_base_is_undefined_and_says_so() -> None:
     assert change.note == "undefined: no value here or none above 0 at 0-5k"
 
 
-def test_each_row_has_a_length() -> None:
-    with pytest.raises(ValueError, match="argument"):
-        measure_by_length(bucket_rows("logs", 0), [SHORT])
-
-
-def test_tokens_of_contexts_question_and_response_are_counted(wordpiece_file: Path) -> None:
-    tokenizer = SegmentTokenizer.from_file(wordpiece_file)
+def test_tokens_of_contexts_question_and_response_are_counted(tokenizer: SegmentTokenizer) -> None:
     contexts = ("The mill is old.", "", "It is old.")
     examples = [RagExample("What?", contexts[n % 3 :], "It. " * (n % 5)) for n in range(150)]
     counts = [

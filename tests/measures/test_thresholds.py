@@ -153,21 +153,3 @@ def test_no_higher_threshold_keeps_the_bound(drawn: list[tuple[int, int]], rate:
     found = conformal_threshold(support, documents, rate)
     good = [value for value in [*support.tolist(), 1.0] if bound(value) <= rate + 1e-9]
     assert found == (max(good) if good else None)
-
-
-@pytest.mark.parametrize(("documents", "rate"), [(19, 0.05), (60, 0.1), (200, 0.05)])
-def test_the_bound_holds_for_new_documents(documents: int, rate: float) -> None:
-    random = np.random.default_rng(documents)
-    rates = []
-    for _ in range(400):
-        # Responses of a document share half of their spread, and documents differ in size.
-        sizes = random.integers(1, 7, documents)
-        names = np.repeat(np.arange(documents), sizes)
-        support = random.random(documents)[names] / 2 + random.random(len(names)) / 2
-        threshold = conformal_threshold(support, [str(name) for name in names], rate)
-        assert threshold is not None
-        # A sum of two uniform numbers in [0, .5] is below t <= .5 with probability 2 t^2.
-        rates.append(2 * threshold**2 if threshold <= 0.5 else 1 - 2 * (1 - threshold) ** 2)
-    error = float(np.std(rates)) / len(rates) ** 0.5
-    assert np.mean(rates) <= rate + 3 * error
-    assert np.mean(rates) >= rate - 2 / (documents + 1) - 3 * error

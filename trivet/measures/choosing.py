@@ -35,9 +35,7 @@ class SetChange:
     @property
     def change(self) -> Estimate:
         """Second less first; resampled documents are paired."""
-        both = self.first.value is not None and self.second.value is not None
-        value = (self.second.value or 0) - (self.first.value or 0) if both else None
-        return Estimate(value, self.second.resampled - self.first.resampled)
+        return self.second.less(self.first)
 
 
 def compare_sets(
@@ -68,11 +66,7 @@ def _compare(name: str, first: Sequence[Prediction], second: Sequence[Prediction
     rows: IntArray = np.intersect1d(one.rows, other.rows)
     before, after = (each.probs[np.isin(each.rows, rows)] for each in (one, other))
     positive = one.positive[np.isin(one.rows, rows)]
-    counted = np.array([_words_nowhere(first[row]) for row in rows.tolist()])
+    texts = [first[row].example.example for row in rows.tolist()]
+    counted = np.array([share_nowhere(one.response, words_of(one.contexts)) for one in texts])
     estimates = (draws.estimate(auroc(each, positive), rows) for each in (counted, before, after))
     return SetChange(name, len(rows), int(positive.sum()), *estimates)
-
-
-def _words_nowhere(row: Prediction) -> float:
-    texts = row.example.example
-    return share_nowhere(texts.response, words_of(texts.contexts))

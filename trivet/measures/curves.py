@@ -44,22 +44,11 @@ def reliability_bins(
     Args:
         probabilities: Predicted probabilities, in [0, 1]. *Shape:* [n].
         truths: Labels, or shares of true labels in [0, 1]. *Shape:* [n].
-
-    Raises:
-        ValueError: The lengths differ, or a probability is not in [0, 1].
     """
-    probabilities = np.asarray(probabilities, dtype=float)
-    true = np.asarray(truths, dtype=float)
-    if len(probabilities) != len(true):
-        raise ValueError(
-            f"{len(probabilities)} probabilities and {len(true)} truths must have one length"
-        )
-    if not ((probabilities >= 0) & (probabilities <= 1)).all():
-        raise ValueError("a probability is not in [0, 1]")
     place = bin_indices(probabilities)
     total = np.bincount(place, minlength=BINS)
     mean = np.bincount(place, probabilities, minlength=BINS)
-    share = np.bincount(place, true, minlength=BINS)
+    share = np.bincount(place, truths.astype(float), minlength=BINS)
     return [
         ReliabilityBin(
             low=b / BINS,
@@ -85,18 +74,11 @@ def roc_points(
 ) -> tuple[FloatArray, FloatArray]:
     """Return false and true positive rates over all thresholds, from (0, 0) to (1, 1).
 
-    Scores [n] are higher for positives. Equal ones are one point, so a tie is a slope.
-
-    Raises:
-        ValueError: There is no positive or no negative.
+    Scores [n] are higher for positives; there is a positive and a negative. Equal scores are one
+    point, so a tie is a slope.
     """
-    truth = np.asarray(positive, dtype=bool)
-    up, down = int(truth.sum()), int((~truth).sum())
-    if not up or not down:
-        raise ValueError(f"a ROC curve needs both classes; {up} positive and {down} negative given")
-    order = np.argsort(-np.asarray(score, dtype=float), kind="stable")
-    ranked, truth = np.asarray(score, dtype=float)[order], truth[order]
-    ends = tie_ends(ranked)
+    order = np.argsort(-score, kind="stable")
+    truth, ends = positive.astype(bool)[order], tie_ends(score[order])
     hits = np.concatenate([[0], np.cumsum(truth)[ends]])
     misses = np.concatenate([[0], np.cumsum(~truth)[ends]])
-    return misses / down, hits / up
+    return misses / misses[-1], hits / hits[-1]

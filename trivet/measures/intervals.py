@@ -220,6 +220,13 @@ class Estimate:
         low, high = np.nanpercentile(self.resampled, (2.5, 97.5))
         return float(low), float(high)
 
+    def less(self, other: Estimate) -> Estimate:
+        """Return the difference to another estimate on the same resamples, which are paired."""
+        value = None
+        if self.value is not None and other.value is not None:
+            value = self.value - other.value
+        return Estimate(value, self.resampled - other.resampled)
+
     def only_defined(self) -> FloatArray:
         """Return T resampled values in which defined values replace the undefined ones.
 

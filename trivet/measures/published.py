@@ -18,7 +18,6 @@ import numpy as np
 from trivet.measures.figures import Figure
 from trivet.measures.intervals import (
     Draws,
-    Estimate,
     FloatArray,
     IntArray,
     Statistic,
@@ -99,15 +98,13 @@ def _compare(
         return root_mean_square(scores - truths)
 
     first, second = (draws.estimate(statistic(one), places) for one in (by_judge, by_bundle))
-    both = first.value is not None and second.value is not None
-    value = (second.value or 0) - (first.value or 0) if both else None
     positives = int((truths == 0).sum()) if name == "faithfulness" else None
     needs = "needs hallucinated and adherent rows"
     sample = Sample(measure, places, statistic(by_judge), positives, failed, needs)
     estimates = {
         measure: first,
         f"{measure}_of_bundle": second,
-        f"{measure}_difference": Estimate(value, second.resampled - first.resampled),
+        f"{measure}_difference": second.less(first),
     }
     return {
         name: Measured(replace(sample, measure=name), estimate, draws.count(places))

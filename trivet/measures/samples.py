@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from trivet.measures.intervals import (
-    BoolArray,
     FloatArray,
     IntArray,
     Statistic,
@@ -83,29 +82,31 @@ def samples_at_common_threshold(
     best = best_threshold(1 - tuned.probs, tuned.positive.astype(float))
     if best is None:
         return []
-    flagged = (1 - units.probs < best.threshold).astype(float)
+    flagged, gold = (1 - units.probs < best.threshold).astype(float), units.positive.astype(float)
     note = f"threshold {best.threshold:.4f} has the best F1 on the measured rows of all sets"
-    return _flagged(units, flagged, "_common_threshold", note)
-
-
-def _flagged(
-    units: Units, flagged: FloatArray, suffix: str = "", note: str | None = None
-) -> list[Sample]:
-    """Return precision, recall and F1 of flagged responses [n], 1 where flagged."""
-    gold = units.positive.astype(float)
     hits = flagged * gold
-    no_gold = None if units.positive.any() else "no hallucinated row"
+    return _found(
+        "hallucination", units.rows, flagged, gold, hits, units.failed, "_common_threshold", note
+    )
+
+
+def _found(
+    level: str,
+    rows: IntArray,
+    flagged: FloatArray,
+    gold: FloatArray,
+    hits: FloatArray,
+    failed: int,
+    suffix: str = "",
+    note: str | None = None,
+) -> list[Sample]:
+    """Return precision, recall and F1 of amounts that are flagged, and that should be [n]."""
+    positives = int((gold > 0).sum())
+    what = "hallucinated row" if level == "hallucination" else "row with an unsupported span"
+    no_gold = None if positives else f"no {what}"
     nothing = None if flagged.any() else "nothing was flagged"
     return [
-        Sample(
-            f"hallucination_{name}{suffix}",
-            units.rows,
-            statistic,
-            int(units.positive.sum()),
-            units.failed,
-            undefined,
-            note,
-        )
+        Sample(f"{level}_{name}{suffix}", rows, statistic, positives, failed, undefined, note)
         for name, statistic, undefined in (
             ("precision", ratio(hits, flagged, flagged), nothing),
             ("recall", ratio(hits, gold, gold), no_gold),
@@ -121,8 +122,8 @@ def _hallucination(rows: Sequence[Prediction], units: Units) -> list[Sample]:
         [getattr(rows[i].evaluation, "adherent", None) is False for i in kept], dtype=float
     )
     gold = positive.astype(float)
-    one_class = _one_class(positive, "hallucinated", "adherent")
     no_gold = None if positive.any() else "no hallucinated row"
+    one_class = "no adherent row" if positive.all() else no_gold
     best = best_threshold(1 - scores, gold)
     chosen = f"threshold {best.threshold:.4f} was chosen on these very rows" if best else None
 
@@ -146,7 +147,7 @@ def _hallucination(rows: Sequence[Prediction], units: Units) -> list[Sample]:
         sample("hallucination_auroc", auroc(scores, positive), one_class),
         *at_recall,
         sample("hallucination_accuracy", ratio(right, every, every), None),
-        *_flagged(units, flagged),
+        *_found("hallucination", kept, flagged, gold, flagged * gold, units.failed),
         sample("hallucination_f1_best_threshold", best_f1(scores, positive), no_gold, chosen),
         _calibration("hallucination", units),
     ]
@@ -168,18 +169,7 @@ def _spans(rows: Sequence[Prediction]) -> list[Sample]:
         flagged = marked_characters(length, verdict.unsupported)
         amounts[:, place] = (gold & flagged).sum(), flagged.sum(), gold.sum()
     hits, predicted, truth = amounts
-    positives = int((truth > 0).sum())
-    no_gold = None if positives else "no row with an unsupported span"
-    nothing = None if predicted.any() else "nothing was flagged"
-
-    def sample(measure: str, statistic: Statistic, undefined: str | None) -> Sample:
-        return Sample(measure, kept, statistic, positives, failed, undefined)
-
-    return [
-        sample("span_precision", ratio(hits, predicted, predicted), nothing),
-        sample("span_recall", ratio(hits, truth, truth), no_gold),
-        sample("span_f1", ratio(2 * hits, predicted + truth, truth), no_gold),
-    ]
+    return _found("span", kept, predicted, truth, hits, failed)
 
 
 def _score(rows: Sequence[Prediction], name: str) -> Sample:
@@ -223,9 +213,3 @@ def _calibration(name: str, units: Units) -> Sample:
     positives = len(np.unique(units.row[units.positive]))
     undefined = None if len(units.row) else "no sentence was scored"
     return Sample(f"{name}_ece", units.rows, statistic, positives, units.failed, undefined)
-
-
-def _one_class(positive: BoolArray, yes: str, no: str) -> str | None:
-    if positive.all():
-        return f"no {no} row"
-    return None if positive.any() else f"no {yes} row"
