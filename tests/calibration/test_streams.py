@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,11 +102,3 @@ def test_thresholds_keep_that_of_single_sentences_or_drop_it() -> None:
     # After another support a threshold that nothing chose again means nothing.
     moved = choose_or_keep(old, rows, scores(40, 0.1), (), Rule())
     assert moved.thresholds is not None and moved.thresholds.halt is None
-
-
-def test_halts_are_counted_by_answer() -> None:
-    weak = np.linspace(0, 1, 60)
-    answers = [answer(float(value), True, str(n % 20)) for n, value in enumerate(weak)]
-    found = choose_halt(answers)
-    assert found.threshold is not None
-    assert found.data[0].false_halts <= 3

@@ -168,20 +168,3 @@ def test_a_data_set_with_too_few_documents_is_named() -> None:
     assert found.too_few == (TooFewDocuments("few", 4, 9),)
     assert found.too_few[0].words() in lines((), found)
     assert decided(rows + few, Rule(None)).too_few == ()
-
-
-@pytest.mark.parametrize(
-    ("rule", "said"),
-    [
-        (Rule(), "at most 10 % false alarms, of the faithful responses of each data set"),
-        (Rule(None, prior=0.18), "the best F1; hallucinated responses: 18 %"),
-        (
-            Rule(None, 0.9),
-            "as many flagged as a precision of 0.9 allows; hallucinated responses: as in the rows",
-        ),
-    ],
-)
-def test_the_rule_that_chose_is_said_first(rule: Rule, said: str) -> None:
-    found = scores(40, 0.5)
-    chosen = choose_or_keep(Thresholds(sentence=0.5, span=0.5), found, found, (), rule)
-    assert lines((), chosen)[0] == f"rule: {said}"

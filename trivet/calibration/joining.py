@@ -8,13 +8,17 @@ Letters: M copies of tokens in windows, T tokens, S sentences, B examples.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from trivet.measures.curves import FloatArray, IntArray
 from trivet.measures.intervals import BoolArray
 from trivet.model.aggregate import NO_LAYER, SentenceLayer, join_evidence, weigh_sentences
 from trivet.model.architecture import Reduction
+
+_Kind = TypeVar("_Kind", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -47,9 +51,9 @@ class HeadLogits:
             verdict=self.verdict[rows],
             weight=self.weight[rows],
             lexical_overlap=_some(self.lexical_overlap, copies),
-            is_evidence=None if self.is_evidence is None else self.is_evidence[copies],
+            is_evidence=_some(self.is_evidence, copies),
             features=_some(self.features, sentences),
-            has_claim=None if self.has_claim is None else self.has_claim[sentences],
+            has_claim=_some(self.has_claim, sentences),
         )
 
 
@@ -200,5 +204,5 @@ def _renumbered(place: IntArray, kept: BoolArray) -> IntArray:
     return found
 
 
-def _some(values: FloatArray | None, chosen: BoolArray) -> FloatArray | None:
+def _some(values: npt.NDArray[_Kind] | None, chosen: BoolArray) -> npt.NDArray[_Kind] | None:
     return None if values is None else values[chosen]

@@ -8,7 +8,6 @@ source happen to fall.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -23,8 +22,6 @@ from trivet.model.aggregate import NO_LAYER, SentenceLayer, logits_of
 
 _SCALE_SPREAD, _SHIFT_SPREAD, _WEIGHT_SPREAD = 0.5, 5.0, 1.0  # standard deviations of the prior
 _LEAST_SCALE = 0.05
-_MOST_STEPS, _MOST_HALVINGS = 200, 40
-_LEAST_MOVE = 1e-10
 
 
 def fit_sentence_layer(
@@ -61,55 +58,22 @@ def fit_sentence_layer(
 
 def _maximum(inputs: FloatArray, truth: FloatArray, weight: FloatArray) -> FloatArray:
     """Return scale, shift and weights. *Shapes:* [n, 2 + F], [n], [n] -> [2 + F]."""
-    start = np.zeros(inputs.shape[1])
-    start[0] = 1.0
+    from scipy import optimize  # of the extra ``train``, as torch is, which gives the logits
+
+    start = np.append(1.0, np.zeros(inputs.shape[1] - 1))
     spread = np.full(len(start), _WEIGHT_SPREAD)
     spread[:2] = _SCALE_SPREAD, _SHIFT_SPREAD
-    sign = np.where(truth == 1, 1.0, -1.0)
+    signed = inputs * np.where(truth == 1, 1.0, -1.0)[:, None]
 
-    rising = len(FEATURES) - 1  # features after the first lower support
-    low = np.array([_LEAST_SCALE, -np.inf, 0.0, *[-np.inf] * rising])
-    high = np.array([np.inf, np.inf, np.inf, *[0.0] * rising])
+    def loss(values: FloatArray) -> tuple[float, FloatArray]:
+        far, margins = (values - start) / spread, signed @ values
+        slope = far / spread - signed.T @ (weight * sigmoid(-margins))
+        return float(weight @ np.logaddexp(0.0, -margins) + far @ far / 2), slope
 
-    def loss(values: FloatArray) -> float:
-        far = (values - start) / spread
-        return float(weight @ np.logaddexp(0.0, -sign * (inputs @ values)) + far @ far / 2)
-
-    # Newton's method on the values that are free to move; the loss is convex.
-    values, value = start, loss(start)
-    for _ in range(_MOST_STEPS):
-        wrong = sigmoid(-sign * (inputs @ values))
-        slope = inputs.T @ (-sign * weight * wrong) + (values - start) / spread**2
-        bent = (inputs * (weight * wrong * (1 - wrong))[:, None]).T @ inputs
-        bent += np.diag(spread**-2.0)
-        free = ~((values <= low) & (slope > 0) | (values >= high) & (slope < 0))
-        newton = np.zeros(len(values))
-        newton[free] = -np.linalg.solve(bent[np.ix_(free, free)], slope[free])
-        # Where a bound bends Newton's step upwards, the gradient leads down.
-        for step in (newton, np.where(free, -slope / np.trace(bent), 0.0)):
-            moved, reached = _descend(loss, values, value, step, slope, low, high)
-            if reached < value:
-                break
-        far = np.abs(moved - values).max()
-        values, value = moved, reached
-        if far < _LEAST_MOVE:
-            break
-    return values
-
-
-def _descend(
-    loss: Callable[[FloatArray], float],
-    values: FloatArray,
-    value: float,
-    step: FloatArray,
-    slope: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-) -> tuple[FloatArray, float]:
-    """Return the values after a part of a step within bounds, and the loss there."""
-    for halving in range(_MOST_HALVINGS):
-        moved = np.clip(values + step / 2**halving, low, high)
-        reached = loss(moved)
-        if reached <= value + 1e-4 * float(slope @ (moved - values)):
-            return moved, reached
-    return values, value
+    # Features after the first lower support.
+    bounds = [(_LEAST_SCALE, None), (None, None), (0, None), *[(None, 0)] * (len(FEATURES) - 1)]
+    options = {"ftol": 1e-15, "gtol": 1e-9, "maxiter": 1000}
+    found: FloatArray = optimize.minimize(
+        loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+    ).x
+    return found
