@@ -68,12 +68,6 @@ def test_split_evidence_by_hand(make: Make) -> None:
     assert evidence.tolist() == [[[-1, -1, 9], [-1, -1, -1]], [[-1, -1, -1], [-1, -1, -1]]]
 
 
-def test_gather_tokens_reads_flat_positions(make: Make) -> None:
-    values = make([0.5, 0.25, 0.125, 1.0])
-    found = aggregate.gather_tokens(values, make([[3, 0, -1], [1, 1, 2]]))
-    assert found.tolist() == [[1.0, 0.5, 0.0], [0.25, 0.25, 0.125]]
-
-
 def test_weakest_is_the_minimum_of_what_is_real(make: Make) -> None:
     probs = make([[0.75, 0.5, 0.125], [0.75, 0.5, 0.125], [0.75, 0.5, 0.125]])
     real = make([[True, True, True], [True, True, False], [False, False, False]])
@@ -234,13 +228,6 @@ def test_permuting_windows_changes_nothing(case: Case) -> None:
 
 
 @given(cases)
-def test_the_order_of_the_copies_changes_nothing(case: Case) -> None:
-    before = case.join()
-    case.response_at = case.random.permuted(case.response_at, axis=-1)
-    assert_equal(case.join(), before)
-
-
-@given(cases)
 def test_a_batch_equals_its_singles(case: Case) -> None:
     whole = case.join()
     fields = ("response_at", "context_at", "context_weight", "sentence_pool", "sentence_features")
@@ -270,13 +257,6 @@ def test_extra_padding_changes_nothing(case: Case, wider: int, more: int) -> Non
     case.sentence_pool = np.pad(case.sentence_pool, ((0, 0), (0, more), (0, more)))
     case.sentence_features = np.pad(case.sentence_features, ((0, 0), (0, more), (0, 0)))
     assert_equal(case.join(), before)
-
-
-@given(cases)
-def test_another_window_can_only_add_support(case: Case) -> None:
-    fewer = aggregate.supported_anywhere(case.probs[0].reshape(-1), case.response_at[..., :1])
-    more = aggregate.supported_anywhere(case.probs[0].reshape(-1), case.response_at)
-    assert (more >= fewer).all()
 
 
 @given(cases)
@@ -320,22 +300,3 @@ def test_logits_and_probabilities_of_evidence_join_alike_in_both_libraries(case:
     np.testing.assert_allclose(aggregate.join_evidence_probs(*probs), joined, atol=1e-5)
     by_torch = aggregate.join_evidence_probs(*map(torch.from_numpy, probs))
     np.testing.assert_allclose(by_torch.numpy(), joined, atol=1e-5)
-
-
-@given(cases)
-def test_the_order_of_ordinary_copies_changes_nothing_beside_evidence(case: Case) -> None:
-    support = case.probs[0].reshape(-1)
-    copies = case.response_at.shape[-1]
-    is_evidence = np.zeros((case.b, copies), dtype=np.bool_)
-    is_evidence[:, case.random.integers(copies)] = True
-
-    def joined() -> Any:
-        kinds = aggregate.split_evidence(case.response_at, is_evidence)
-        ordinary, evidence = (aggregate.supported_anywhere(support, at) for at in kinds)
-        shown, windows = kinds[1].max(-1) >= 0, (kinds[0] >= 0).sum(-1) + 2
-        return aggregate.join_evidence_probs(ordinary, evidence, shown, windows)
-
-    before = joined()
-    order = case.random.permutation(copies)
-    case.response_at, is_evidence = case.response_at[..., order], is_evidence[:, order]
-    np.testing.assert_array_equal(joined(), before)

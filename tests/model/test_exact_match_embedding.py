@@ -18,13 +18,6 @@ from trivet.model.rag_model import RagModel, as_tensors
 from trivet.training.initialization import initial_model
 
 
-def test_a_match_is_told_from_a_match_with_its_neighbour() -> None:
-    # "6 7" stands on both sides in that order; 5 does, but not beside the same; 2 separates.
-    ids = torch.tensor([[1, 5, 6, 7, 2, 8, 2, 6, 7, 5, 3, 0]])
-    segments = torch.tensor([[0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 0]])
-    assert match_kinds(ids, segments).tolist() == [[0, 1, 2, 2, 0, 0, 0, 2, 2, 1, 0, 0]]
-
-
 @given(st.text("12a.", max_size=14), st.text("12a.", max_size=14))
 def test_a_digit_has_the_match_of_its_whole_number(context: str, response: str) -> None:
     assume(not re.search(r"\d{9}", f"{context} {response}"))  # at most eight digits count

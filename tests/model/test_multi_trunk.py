@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable
 import pytest
 import torch
 import transformers
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.conftest import RELATIVE, TINY
+from tests.model.windows import three
 from trivet.errors import ConfigError, WindowError
 from trivet.model.architecture import TrunkKind
 from trivet.model.multi_trunk import AnyTrunk, PartialTrunk, make_trunk, step_compute
@@ -22,13 +23,6 @@ from trivet.model.trunk import Hidden, Trunk
 Make = Callable[[TrunkKind], AnyTrunk]
 SMALL = TINY | {"vocab_size": 60, "num_hidden_layers": 3}
 CONVOLUTION = RELATIVE | {"share_att_key": False, "conv_kernel_size": 3, "conv_act": "gelu"}
-
-
-def windows() -> tuple[Tensor, Tensor, Tensor]:
-    """Return ids, mask and segments of three rows of different lengths."""
-    mask = (torch.arange(9) < torch.tensor([9, 5, 1])[:, None]).long()
-    ids = torch.arange(27).reshape(3, 9) * 7 % 53 + 5
-    return ids * mask, mask, (torch.arange(9) >= 4).long() * mask
 
 
 @pytest.fixture(params=["shared", "separate", "partial"])
@@ -54,8 +48,8 @@ def make(tiny_encoder: transformers.PreTrainedModel) -> Make:
 def test_all_kinds_start_from_the_same_weights(make: Make, kind: TrunkKind) -> None:
     reference, trunk = make("shared"), make(kind)
     assert isinstance(reference, Trunk)
-    expected, mask = reference.encode(*windows()), windows()[1].bool()
-    for name, states in trunk(*windows()).items():
+    expected, mask = reference.encode(*three(9)), three(9)[1].bool()
+    for name, states in trunk(*three(9)).items():
         torch.testing.assert_close(states[mask], expected[mask], msg=name)
 
 
@@ -75,7 +69,7 @@ def test_heads_share_what_the_kind_says(make: Make) -> None:
 
 def test_a_head_teaches_its_own_part_and_the_shared_one(make: Make, kind: TrunkKind) -> None:
     trunk = make(kind)
-    hidden: Hidden = trunk(*windows())
+    hidden: Hidden = trunk(*three(9))
     hidden["relevance"].pow(2).sum().backward()
     taught = {
         name
@@ -90,38 +84,14 @@ def test_a_head_teaches_its_own_part_and_the_shared_one(make: Make, kind: TrunkK
 
 
 @torch.inference_mode()
-def test_the_parts_of_one_head_are_read_by_that_head_alone(make: Make) -> None:
-    for trunk in (make("separate"), make("partial")):
-        before = trunk(*windows())
-        for name, parameter in trunk.named_parameters():
-            if name.split(".")[1] == "utilization":
-                parameter.add_(0.1 * torch.ones_like(parameter).cumsum(0))
-        after = trunk(*windows())
-        assert torch.equal(after["support"], before["support"])
-        assert torch.equal(after["relevance"], before["relevance"])
-        assert (after["utilization"] - before["utilization"]).abs().max() > 1e-3
-
-
-@torch.inference_mode()
 def test_what_is_shared_is_run_once(make: Make, kind: TrunkKind) -> None:
     trunk = make(kind)
     first = trunk.stem if isinstance(trunk, PartialTrunk) else trunk
     lowest = next(each for name, each in first.named_modules() if name.endswith("layer.0"))
     runs: list[int] = []
     lowest.register_forward_hook(lambda *_: runs.append(1))
-    trunk(*windows())
+    trunk(*three(9))
     assert len(runs) == 1
-
-
-@torch.inference_mode()
-@pytest.mark.parametrize("autocast", [False, True])
-def test_bf16_is_finite_on_padded_batches(make: Make, kind: TrunkKind, autocast: bool) -> None:
-    trunk = make(kind)
-    if not autocast:
-        trunk.to(torch.bfloat16)
-    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-        hidden = trunk(*windows())
-    assert all(states.isfinite().all() for states in hidden.values())
 
 
 @torch.inference_mode()
@@ -136,7 +106,7 @@ def test_the_architecture_builds_the_same_kind(make: Make, kind: TrunkKind) -> N
     again = RagModel.from_architecture(architecture).eval()
     again.load_state_dict(model.state_dict(), strict=True)
     assert again.architecture() == architecture
-    torch.testing.assert_close(again.read(*windows()), model.read(*windows()))
+    torch.testing.assert_close(again.read(*three(9)), model.read(*three(9)))
 
 
 @torch.inference_mode()
@@ -156,9 +126,9 @@ def test_other_encoders_of_these_families_split_too(
     torch.manual_seed(0)
     whole = Trunk(transformers.AutoModel.from_config(config)).eval()
     split = make_trunk(copy.deepcopy(whole), "partial", shared_layers).eval()
-    mask = windows()[1].bool()
-    for states in split(*windows()).values():
-        torch.testing.assert_close(states[mask], whole.encode(*windows())[mask])
+    mask = three(9)[1].bool()
+    for states in split(*three(9)).values():
+        torch.testing.assert_close(states[mask], whole.encode(*three(9))[mask])
 
 
 @pytest.mark.parametrize("shared_layers", [-1, 0, 2])
@@ -197,7 +167,7 @@ def test_the_cost_of_a_step_is_that_of_its_multiplications(kind: TrunkKind) -> N
         encoder = transformers.BertModel(config, add_pooling_layer=False)
         trunk = make_trunk(Trunk(encoder), kind, 1)
         with FlopCounterMode(display=False) as counter:
-            torch.stack([states.sum() for states in trunk(*windows()).values()]).sum().backward()
+            torch.stack([states.sum() for states in trunk(*three(9)).values()]).sum().backward()
         return int(counter.get_total_flops())
 
     said = step_compute(kind, 3, 1, 3) / step_compute("shared", 3, None, 3)

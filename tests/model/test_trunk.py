@@ -12,18 +12,11 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from tests.conftest import TINY
+from tests.model.windows import three
 from trivet.errors import ConfigError, WindowError
 from trivet.model.trunk import Trunk, break_even
-
-
-def some_windows(trunk: Trunk) -> tuple[Tensor, ...]:
-    """Return ids, mask and segments of three rows of different lengths."""
-    ids = torch.arange(27).reshape(3, 9) * 7 % (trunk.config.vocab_size - 5) + 5
-    mask = (torch.arange(9) < torch.tensor([9, 5, 1])[:, None]).long()
-    return ids * mask, mask, (torch.arange(9) >= 4).long() * mask
 
 
 @pytest.fixture
@@ -32,41 +25,15 @@ def trunk(tiny_encoder: transformers.PreTrainedModel) -> Trunk:
 
 
 @torch.inference_mode()
-def test_padding_changes_nothing(trunk: Trunk) -> None:
-    ids, mask, segments = some_windows(trunk)
-    hidden = trunk.encode(ids, mask, segments)
-    assert hidden.shape == (3, 9, trunk.hidden)
-    # Text under the mask must not matter, however much of it there is.
-    wider = [torch.nn.functional.pad(tensor, (0, 6)) for tensor in (ids, mask, segments)]
-    wider[0] = torch.where(wider[1] > 0, wider[0], 11)
-    wider[2] = torch.where(wider[1] > 0, wider[2], 1)
-    padded = trunk.encode(*wider)
-    for row, length in enumerate((9, 5, 1)):
-        torch.testing.assert_close(padded[row, :length], hidden[row, :length], atol=1e-5, rtol=1e-5)
-        alone = trunk.encode(
-            ids[row : row + 1, :length], mask[row : row + 1, :length], segments[:1, :length]
-        )
-        torch.testing.assert_close(alone[0], hidden[row, :length], atol=1e-5, rtol=1e-5)
-
-
-@torch.inference_mode()
 def test_our_mask_gives_the_librarys_answer(tiny_encoder: transformers.PreTrainedModel) -> None:
     library = copy.deepcopy(tiny_encoder)
     trunk = Trunk(tiny_encoder)
-    ids, mask, segments = some_windows(trunk)
+    ids, mask, segments = three(9)
     kinds = {"token_type_ids": segments} if trunk.encoder.config.model_type == "bert" else {}
     theirs = library(input_ids=ids, attention_mask=mask, **kinds).last_hidden_state
     real = mask.bool()
     ours = trunk.encode(ids, mask, segments)
     torch.testing.assert_close(ours[real], theirs[real], atol=1e-5, rtol=1e-5)
-
-
-@torch.inference_mode()
-def test_segments_are_read_by_the_encoder_that_has_them(trunk: Trunk) -> None:
-    ids, mask, segments = some_windows(trunk)
-    with_segments, without = (trunk.encode(ids, mask, kind) for kind in (segments, 0 * segments))
-    same = torch.equal(with_segments, without)
-    assert same == (trunk.encoder.config.model_type != "bert")
 
 
 def test_a_window_longer_than_the_position_table_is_refused(trunk: Trunk) -> None:
@@ -106,7 +73,7 @@ def test_positions_that_are_counted_from_behind_the_padding_are_fewer() -> None:
 def test_a_checkpoint_is_read_without_its_pooler(bert_checkpoint: Path) -> None:
     trunk = Trunk.from_pretrained(str(bert_checkpoint)).eval()
     reference = transformers.BertModel.from_pretrained(bert_checkpoint).eval()
-    ids, mask, segments = some_windows(trunk)
+    ids, mask, segments = three(9)
     theirs = reference(input_ids=ids, attention_mask=mask, token_type_ids=segments)
     real = mask.bool()
     ours = trunk.encode(ids, mask, segments)[real]

@@ -12,7 +12,6 @@ import torch
 from safetensors.torch import load_file
 
 from trivet.bundle.bundle import parse_info, read_bundle, write_bundle
-from trivet.bundle.model_card import render_card
 from trivet.bundle.schema import BundleInfo
 from trivet.bundle.weights import load_rag_model
 from trivet.data.tokenization import SegmentTokenizer
@@ -163,12 +162,3 @@ def test_bundle_json_says_nothing_that_cannot_be(
     said = json.loads(read_bundle(weights_bundle).info.to_json()) | changed
     with pytest.raises(BundleError, match=r"shared_layers|trunk"):
         parse_info(json.dumps(said).encode(), "bundle.json")
-
-
-def test_the_card_says_what_the_heads_share(weights_bundle: Path) -> None:
-    info = read_bundle(weights_bundle).info
-    assert "in one pass of one encoder." in render_card(info)
-    assert "once for each window" not in render_card(info)
-    apart = info.model_copy(update={"trunk": "separate", "granularity": "example"})
-    assert "in one pass of an encoder for each head." in render_card(apart)
-    assert "Heads predict once for each window" in render_card(apart)

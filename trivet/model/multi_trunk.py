@@ -206,14 +206,12 @@ def make_trunk(
     """Make a trunk of any kind for some heads from an encoder, which becomes part of it.
 
     Raises:
-        ConfigError: The kind is unknown, or the encoder cannot be split like this.
+        ConfigError: The encoder cannot be split like this.
     """
     if kind == "shared":
         return trunk
     if kind == "separate":
         return SeparateTrunk(trunk, heads)
-    if kind != "partial":
-        raise ConfigError(f"encoder.trunk ({kind}) must be shared, separate or partial")
     if shared_layers is None:
         raise ConfigError("encoder.shared_layers must be given for encoder.trunk: partial")
     return PartialTrunk(trunk, shared_layers, heads)

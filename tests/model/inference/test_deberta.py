@@ -10,6 +10,7 @@ import torch
 import transformers
 
 from tests.conftest import RELATIVE, TINY
+from tests.model.windows import padded
 from trivet.model.inference.deberta import InferenceDeberta
 from trivet.model.inference.layer import Form
 from trivet.model.inference.rag_inference import inference_trunk
@@ -30,14 +31,6 @@ def make_trunk(**overrides: Any) -> Trunk:
         for name, parameter in encoder.named_parameters():
             parameter.normal_(1.0 if "LayerNorm.weight" in name else 0.0, 0.2)
     return Trunk(encoder).eval()
-
-
-def inputs(lengths: list[int], width: int) -> tuple[torch.Tensor, ...]:
-    """Rows of ``lengths`` real tokens, padded to ``width``."""
-    mask = (torch.arange(width) < torch.tensor(lengths)[:, None]).long()
-    ids = (torch.arange(len(lengths) * width).view(-1, width) * 7 + 5) % VOCAB
-    segments = (torch.arange(width) > width // 2).long().expand_as(mask)
-    return ids * mask, mask, segments * mask
 
 
 def largest_difference(
@@ -74,7 +67,7 @@ def test_equals_the_library(overrides: dict[str, Any]) -> None:
     for form in get_args(Form):
         ours = InferenceDeberta(trunk.encoder, MAX_LENGTH, form).eval()
         for lengths, width in (([1], 1), ([2, 1], 2), ([33, 17, 1], 33), ([64, 40], 64)):
-            off = largest_difference(trunk, ours, inputs(lengths, width))
+            off = largest_difference(trunk, ours, padded(lengths, width))
             assert off < 1e-5, (form, lengths, width)
 
 
@@ -90,7 +83,7 @@ def test_equals_the_library_up_to_1024_positions(lengths: Sequence[int], form: F
     trunk = make_trunk(position_buckets=256)
     ours = InferenceDeberta(trunk.encoder, 1024, form).eval()
     for length in lengths:
-        given = inputs([length, length // 2, 1], length)
+        given = padded([length, length // 2, 1], length)
         assert largest_difference(trunk, ours, given) < 1e-5, length
 
 
@@ -98,11 +91,9 @@ def test_tables_hold_only_what_can_be_reached() -> None:
     trunk = make_trunk(position_buckets=128)
     short = InferenceDeberta(trunk.encoder, 16).eval()
     assert short.state_dict()["layers.0.position_keys"].shape == (2, 8, 31)
-    assert largest_difference(trunk, short, inputs([16, 3], 16)) < 1e-5
+    assert largest_difference(trunk, short, padded([16, 3], 16)) < 1e-5
 
 
 def test_what_it_cannot_do_stays_with_the_library() -> None:
     trunk = make_trunk(conv_kernel_size=3, conv_act="gelu")
     assert inference_trunk(trunk, MAX_LENGTH) is trunk
-    with pytest.raises(ValueError, match="conv_kernel_size"):
-        InferenceDeberta(trunk.encoder, MAX_LENGTH)

@@ -63,11 +63,14 @@ def test_it_answers_as_the_trained_trunk(
     assert all(tensor.equal(before[name]) for name, tensor in model.state_dict().items())
 
 
-@pytest.mark.parametrize("kind", list(LAYERS))
+@pytest.mark.parametrize(
+    ("encoder", "kind"),
+    [*(("deberta", kind) for kind in LAYERS), ("mpnet", "shared"), ("modernbert", "shared")],
+)
 def test_the_window_it_was_made_for_is_held(
-    tiny_deberta: transformers.DebertaV2Model, kind: TrunkKind
+    request: pytest.FixtureRequest, encoder: str, kind: TrunkKind
 ) -> None:
-    ours = inference_trunk(shaken(tiny_deberta, kind).trunk, 16)
+    ours = inference_trunk(shaken(request.getfixturevalue(f"tiny_{encoder}"), kind).trunk, 16)
     ids = torch.full((1, 17), 7)
     with pytest.raises(WindowError, match="17 positions exceeds the 16"):
         ours(ids, torch.ones_like(ids), torch.zeros_like(ids))

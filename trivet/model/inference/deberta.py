@@ -41,8 +41,6 @@ class InferenceDeberta(nn.Module):
     ) -> None:
         super().__init__()
         config = encoder.config
-        if (reason := self.why_not(config)) is not None:
-            raise ValueError(f"this DeBERTa has no inference form: {reason}")
         self.max_length = max_length
         self.form: Form = form
         self.prefix_attention = prefix_attention
@@ -81,11 +79,7 @@ class InferenceDeberta(nn.Module):
         return None
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Tensor:
-        """Return hidden states. *Shapes:* [N, L] x 3 -> [N, L, H].
-
-        Raises:
-            WindowError: A window has more than ``max_length`` positions.
-        """
+        """Return hidden states; errors as of ``start``. *Shapes:* [N, L] x 3 -> [N, L, H]."""
         hidden, given = self.start(input_ids, attention_mask, segment_ids)
         return self.climb(self.layers, hidden, given)
 

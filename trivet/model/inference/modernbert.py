@@ -60,11 +60,7 @@ class InferenceModernBert(nn.Module):
         return nn.ModuleList(ModernBertLayer(layer, self.heads) for layer in layers)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Tensor:
-        """Return hidden states. *Shapes:* [N, L] x 3 -> [N, L, H].
-
-        Raises:
-            WindowError: A window has more than ``max_length`` positions.
-        """
+        """Return hidden states; errors as of ``start``. *Shapes:* [N, L] x 3 -> [N, L, H]."""
         hidden, given = self.start(input_ids, attention_mask, segment_ids)
         normed: Tensor = self.final_norm(self.climb(self.layers, hidden, given))
         return normed

@@ -64,11 +64,7 @@ class InferenceMpnet(nn.Module):
         )
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Tensor:
-        """Return hidden states. *Shapes:* [N, L] x 3 -> [N, L, H].
-
-        Raises:
-            WindowError: A window has more than ``max_length`` positions.
-        """
+        """Return hidden states; errors as of ``start``. *Shapes:* [N, L] x 3 -> [N, L, H]."""
         hidden, given = self.start(input_ids, attention_mask, segment_ids)
         return self.climb(self.layers, hidden, given)
 
