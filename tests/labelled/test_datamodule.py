@@ -165,11 +165,6 @@ def test_rows_are_prepared_once_and_by_the_stages_that_need_them(items: list[Ite
     assert not asked
 
 
-def test_augmentation_needs_to_know_how_to_read(items: list[Item]) -> None:
-    with pytest.raises(ValueError, match="augmentation needs prepare_altered"):
-        RagData(items, items, 0, 4, 0, Augmentation(shuffle=0.1))
-
-
 def shared(items: list[Item], rank: int, world: int) -> RagData:
     data = RagData(items, items[:3], pad=0, batch_windows=4, seed=0)
     data.trainer = cast(Any, SimpleNamespace(global_rank=rank, world_size=world))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,43 +53,6 @@ def test_a_label_is_read_in_every_form(
     assert found.column.casefold() == column.casefold()
     assert sorted(said for _, said in found.readings) == [False, True]
     assert found.report.dropped == {f"no label in column {found.column!r}": 1}
-
-
-def to_csv(path: Path, rows: list[dict[str, Any]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows({**row, "contexts": json.dumps(row["contexts"])} for row in rows)
-
-
-def to_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    parquet.write_table(arrow.Table.from_pylist(rows), path)
-
-
-def to_xlsx(path: Path, rows: list[dict[str, Any]]) -> None:
-    book = pytest.importorskip("openpyxl").Workbook()
-    book.active.append(list(rows[0]))
-    for row in rows:
-        book.active.append(list({**row, "contexts": row["contexts"][0]}.values()))
-    book.save(path)
-
-
-@pytest.mark.parametrize(
-    ("name", "write_file"),
-    [
-        ("rows.csv", to_csv),
-        ("rows.parquet", to_parquet),
-        ("rows.xlsx", to_xlsx),
-        ("rows.json", lambda path, rows: path.write_text(json.dumps(rows), encoding="utf-8")),
-    ],
-)
-def test_every_shape_of_file_is_read(
-    tmp_path: Path, name: str, write_file: Callable[[Path, list[dict[str, Any]]], object]
-) -> None:
-    rows = [{**ROW, "label": n % 2 == 0} for n in range(4)]
-    write_file(tmp_path / name, rows)
-    assert verdicts(read_plain(str(tmp_path / name))) == [True, False, True, False]
 
 
 def test_names_of_other_tools_and_paths_are_followed(tmp_path: Path) -> None:

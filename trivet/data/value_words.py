@@ -114,7 +114,7 @@ def unit_of(word: str) -> Unit:
     return UNIT_WORDS.get(word) or _FOLDED[word.casefold()]
 
 
-_ONES = (
+ONES = (
     *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
     *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen"),
     "nineteen",
@@ -125,7 +125,7 @@ SCALES = {
     **{"k": 1e3, "mn": 1e6, "bn": 1e9, "tn": 1e12},
 }
 NUMBER_WORDS = {
-    **{word: float(number) for number, word in enumerate(_ONES)},
+    **{word: float(number) for number, word in enumerate(ONES)},
     **{word: 10.0 * number for number, word in enumerate(_TENS, 2)},
     "dozen": 12.0,
 }
@@ -141,10 +141,10 @@ FRACTIONS = {
 }
 VULGAR = {"½": 1 / 2, "⅓": 1 / 3, "⅔": 2 / 3, "¼": 1 / 4, "¾": 3 / 4, "⅕": 1 / 5, "⅛": 1 / 8}
 
-_MONTHS = (
+MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july"),
     *("august", "september", "october", "november", "december"),
 )
-MONTH_NUMBERS = {name: at for at, name in enumerate(_MONTHS, 1)}
+MONTH_NUMBERS = {name: at for at, name in enumerate(MONTHS, 1)}
 MONTH_NUMBERS |= {name[:3]: at for name, at in MONTH_NUMBERS.items()} | {"sept": 9}
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")

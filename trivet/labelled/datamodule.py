@@ -198,8 +198,6 @@ class RagData(lightning.LightningDataModule):
         workers: int = 0,
     ) -> None:
         super().__init__()
-        if augmentation is not None and augmentation.alters and prepare_altered is None:
-            raise ValueError("augmentation needs prepare_altered, which tokenizes altered rows")
         self._rows = {"train": train, "dev": dev, "test": test}
         self._pad, self._budget, self._seed, self._workers = pad, batch_windows, seed, workers
         self._altered = augmentation, prepare_altered
@@ -280,16 +278,16 @@ class RagData(lightning.LightningDataModule):
         self, batch: Batch, device: torch.device, dataloader_idx: int
     ) -> Batch:
         """Move the tensors; the examples are texts and stay."""
-        return Batch(
-            windows=Windows(*(tensor.to(device, non_blocking=True) for tensor in batch.windows)),
-            is_evidence=batch.is_evidence.to(device, non_blocking=True),
-            targets=Targets(*(tensor.to(device, non_blocking=True) for tensor in batch.targets)),
-            pairs=EvidencePairs(*(each.to(device, non_blocking=True) for each in batch.pairs)),
-            truths={
-                name: each.to(device, non_blocking=True) for name, each in batch.truths.items()
-            },
-            examples=batch.examples,
-            mean_labelled=batch.mean_labelled,
+
+        def move(tensor: Tensor) -> Tensor:
+            return tensor.to(device, non_blocking=True)
+
+        return batch._replace(
+            windows=Windows(*map(move, batch.windows)),
+            is_evidence=move(batch.is_evidence),
+            targets=Targets(*map(move, batch.targets)),
+            pairs=EvidencePairs(*map(move, batch.pairs)),
+            truths={name: move(each) for name, each in batch.truths.items()},
         )
 
 

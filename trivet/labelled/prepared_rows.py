@@ -145,7 +145,9 @@ def _encode_block(
     settings: WindowSettings,
     use_evidence: bool,
 ) -> list[bytes]:
-    return [_encode(item) for item in prepare(examples, tokenizer, settings, use_evidence)]
+    items = prepare(examples, tokenizer, settings, use_evidence)
+    rows = (_flatten("", _Prepared(item.tokenized, item.layout, item.targets)) for item in items)
+    return [save({name: _smallest(array) for name, array in row.items()}) for row in rows]
 
 
 def _open(path: Path) -> pa.ChunkedArray:
@@ -182,11 +184,6 @@ def _code() -> str:
     folders = Path(trivet.data.__file__).parent, Path(__file__).parent
     files = [file for folder in folders for file in folder.glob("*.py")]
     return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files))).hexdigest()
-
-
-def _encode(item: Item) -> bytes:
-    arrays = _flatten("", _Prepared(item.tokenized, item.layout, item.targets))
-    return save({name: _smallest(array) for name, array in arrays.items()})
 
 
 def _smallest(array: AnyArray) -> AnyArray:

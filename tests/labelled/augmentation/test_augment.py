@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 
 from tests.data.examples import labelled_row
 from trivet.errors import DataError
-from trivet.labelled.augmentation.augment import Augmentation, augment_batch, lengthen
+from trivet.labelled.augmentation.augment import Augmentation, are_related, augment_batch, lengthen
 from trivet.records import ContextSpan, LabelledExample, Labels, RagExample
 
 # A twin follows the rows; it replaces none.
@@ -75,12 +76,31 @@ def test_the_pair_comes_from_the_batch_and_only_then_from_the_pool() -> None:
     assert new.example.question != ROWS[0].example.question
 
 
-def test_rows_that_share_a_group_or_a_context_are_related() -> None:
+@pytest.mark.parametrize(
+    ("shared", "labels", "related"),
+    [
+        ({}, None, False),
+        ({"contexts": labelled_row(1).example.contexts}, None, True),
+        ({"response": labelled_row(1).example.response}, Labels(adherent=True), True),
+        # An instruction that is put to all says nothing without labels of relevance.
+        ({"question": labelled_row(1).example.question}, None, True),
+        ({"question": labelled_row(1).example.question}, Labels(adherent=True), False),
+    ],
+)
+def test_rows_that_may_support_or_answer_each_other_are_related(
+    shared: dict[str, Any], labels: Labels | None, related: bool
+) -> None:
+    own, other = labelled_row(1), labelled_row(2)
+    own, other = (replace(one, labels=labels or one.labels) for one in (own, other))
+    alike = replace(other, example=replace(other.example, **shared))
+    assert are_related(own, alike) is are_related(alike, own) is related
+    assert are_related(own, replace(alike, group=own.group))
+
+
+def test_nothing_is_taken_from_a_related_row() -> None:
     kin = [labelled_row(1, group="one"), labelled_row(2, group="one")]
     both = Augmentation(insert_contexts=1, shuffle=1)
     assert augment_batch(kin, [0, 1], both, 0, 0, kin) == kin
-    same = [labelled_row(1, group="one"), labelled_row(1, group="two")]
-    assert augment_batch(same, [0, 1], both, 0, 0, same) == same
     assert augment_batch([kin[0]], [0], both, 0, 0, []) == [kin[0]]
 
 
@@ -96,20 +116,6 @@ def test_foreign_contexts_are_not_those_of_the_pair_that_was_taken() -> None:
     inserted = set(new.example.contexts) - set(pool[0].example.contexts)
     assert inserted
     assert inserted <= set(three[2].example.contexts)
-
-
-@pytest.mark.parametrize("name", ["insert_contexts", "shuffle"])
-@pytest.mark.parametrize("text", ["question", "response"])
-def test_rows_with_the_same_question_or_response_are_related(name: str, text: str) -> None:
-    own, other = labelled_row(1), labelled_row(2)
-    same = {text: getattr(own.example, text)}
-    alike = replace(other, example=replace(other.example, **same))
-    alter = Augmentation(**{name: 1})
-    assert augment_batch([own], [0], alter, 0, 0, [alike]) == [own]
-    asked = [replace(one, labels=Labels(adherent=True)) for one in (own, alike)]
-    found = augment_batch(asked[:1], [0], alter, 0, 0, asked[1:])
-    told = "an instruction that is put to all says nothing of relevance; the same answer does"
-    assert (found != asked[:1]) == (text == "question"), told
 
 
 def test_an_unrelated_row_of_the_same_source_is_preferred() -> None:

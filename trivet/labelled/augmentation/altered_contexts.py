@@ -24,14 +24,9 @@ def drop_contexts(labelled: LabelledExample, keep: Sequence[int]) -> LabelledExa
     dropped context may have contained it: the support becomes unknown, unless the response is
     known to have used kept contexts alone. Evidence whose exact words occur in a kept context is
     moved there.
-
-    Raises:
-        ValueError: ``keep`` names no context, or one that does not exist.
     """
     example, labels = labelled.example, labelled.labels
     kept = sorted(set(keep))
-    if not kept or not 0 <= kept[0] <= kept[-1] < len(example.contexts):
-        raise ValueError(f"keep {list(keep)} of {len(example.contexts)} contexts: must name some")
     if len(kept) == len(example.contexts):
         return labelled
     remaining: list[Evidence] = []
@@ -79,14 +74,7 @@ def drop_contexts(labelled: LabelledExample, keep: Sequence[int]) -> LabelledExa
 
 
 def permute_contexts(labelled: LabelledExample, order: Sequence[int]) -> LabelledExample:
-    """Reorder the contexts: position i gets the context at ``order[i]``.
-
-    Raises:
-        ValueError: ``order`` is not a permutation of the contexts' positions.
-    """
-    count = len(labelled.example.contexts)
-    if sorted(order) != list(range(count)):
-        raise ValueError(f"order {list(order)} is not a permutation of {count} contexts")
+    """Reorder the contexts: position i gets the context at ``order[i]``."""
     return _with_contexts(labelled, order)
 
 
@@ -100,16 +88,8 @@ def insert_contexts(
 
     Each gets the position of the context before which it is inserted, or the number of contexts;
     ``sentences`` are those of each passage, if its data has them.
-
-    Raises:
-        ValueError: A place does not exist, or their number is not that of the passages.
     """
     example = labelled.example
-    count = len(example.contexts)
-    if len(places) != len(contexts) or any(not 0 <= place <= count for place in places):
-        raise ValueError(f"places {list(places)}: must be 0 to {count}, one per passage")
-    if not contexts:
-        return labelled
     given = None
     if example.context_sentences is not None or sentences is not None:
         own = example.context_sentences or [split_sentences(text) for text in example.contexts]
@@ -120,7 +100,7 @@ def insert_contexts(
         example=replace(example, contexts=(*example.contexts, *contexts), context_sentences=given),
         labels=replace(labelled.labels, relevance=None, utilization=None),
     )
-    order = np.argsort([*(k + 0.5 for k in range(count)), *places], kind="stable")
+    order = np.argsort([*(k + 0.5 for k in range(len(example.contexts))), *places], kind="stable")
     return _with_contexts(longer, order.tolist())
 
 

@@ -78,16 +78,11 @@ def quote_contexts(labelled: LabelledExample, quoted: Sequence[ContextSpan]) -> 
 
 
 def cut_response(labelled: LabelledExample, sentences: int) -> LabelledExample:
-    """Keep the first ``sentences`` sentences of the response, as in a stream.
+    """Keep the first ``sentences`` sentences of the response, one or more, as in a stream.
 
     Utilization stays known if the prefix is known to have used all utilized spans, or if the
     evidence of the whole prefix is known; then only the spans named there are utilized.
-
-    Raises:
-        ValueError: ``sentences`` is less than one.
     """
-    if sentences < 1:
-        raise ValueError(f"{sentences} sentences: must be at least 1; see empty_response")
     example, labels = labelled.example, labelled.labels
     spans = example.response_sentences or split_sentences(example.response)
     if sentences >= len(spans):

@@ -22,7 +22,7 @@ from trivet.labelled.augmentation.removed_sentences import (
     text_of,
 )
 from trivet.labelled.augmentation.twins import make_twin
-from trivet.records import ContextSpan, LabelledExample, Labels, Span
+from trivet.records import LabelledExample, Labels, Span
 
 _MOST_FOREIGN = 3  # passages inserted into one example
 _FOREIGN_CHARACTERS = 2000  # length of a foreign passage, unless the contexts together are longer
@@ -130,20 +130,16 @@ def _alter(name: str, example: LabelledExample, draw: _Draw) -> LabelledExample:
 
 
 def _quote(example: LabelledExample, random: np.random.Generator) -> LabelledExample:
-    fit = _quotable(example)
+    fit = [
+        sentence
+        for sentence in context_sentences(example)
+        if len(distinct_words(text_of(example, sentence))) in _QUOTED_WORDS
+    ]
     count = min(len(fit), int(random.integers(1, _MOST_QUOTED + 1)))
     chosen = random.permutation(len(fit))[:count].tolist()
     if not chosen:
         return example
     return altered_responses.quote_contexts(example, [fit[place] for place in chosen])
-
-
-def _quotable(example: LabelledExample) -> list[ContextSpan]:
-    return [
-        sentence
-        for sentence in context_sentences(example)
-        if len(distinct_words(text_of(example, sentence))) in _QUOTED_WORDS
-    ]
 
 
 def _insert(

@@ -9,19 +9,13 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from trivet.data.value_words import MONTHS, ONES
 from trivet.records import Span
 
 Kind = Literal["number", "date", "unit", "entity"]
 
-_MONTHS = (
-    *("january", "february", "march", "april", "may", "june", "july"),
-    *("august", "september", "october", "november", "december"),
-)
-_MONTH = "(?:" + "|".join(name.capitalize() for name in _MONTHS) + ")"
-NUMBER_WORDS = (
-    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
-    *("eleven", "twelve"),
-)
+_MONTH = "(?:" + "|".join(name.capitalize() for name in MONTHS) + ")"
+NUMBER_WORDS = ONES[:13]
 # Units of one dimension; a wrong unit is drawn from the same line.
 UNITS = (
     ("seconds", "minutes", "hours", "days", "weeks", "months", "years", "decades", "centuries"),
@@ -141,7 +135,7 @@ def find_values(text: str) -> list[Value]:
         # case, is any word.
         name = match[0].lower()
         start = _SENTENCE_START.search(text[max(0, match.start() - 8) : match.start()])
-        if " " in name or not (start or name in lower_case or name in _MONTHS):
+        if " " in name or not (start or name in lower_case or name in MONTHS):
             _add(taken, "entity", match, name)
     return sorted(taken, key=lambda value: value.span.start)
 
