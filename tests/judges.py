@@ -155,6 +155,12 @@ def approximately(value: Any, tolerance: float) -> Any:
     return value
 
 
+@pytest.fixture(scope="session")
+def tokenizer(wordpiece_file: Path) -> SegmentTokenizer:
+    """Return the tiny BERT tokenizer; not to be changed."""
+    return SegmentTokenizer.from_file(wordpiece_file)
+
+
 @pytest.fixture
 def formula() -> FormulaBackend:
     return FormulaBackend()

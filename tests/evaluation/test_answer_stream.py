@@ -151,15 +151,6 @@ def test_a_stream_that_ends_in_mid_word_is_judged_by_flush(judge: Evaluator) -> 
     assert stream.close() == judge.evaluate(QUESTION, CONTEXTS, "The mill is old. It is ma")
 
 
-def test_an_empty_stream_ends_in_relevance_alone(judge: Evaluator) -> None:
-    stream = judge.stream(QUESTION, CONTEXTS)
-    assert stream.feed("") == stream.feed(" \n") == stream.flush() == []
-    verdict = stream.close()
-    assert verdict == judge.evaluate(QUESTION, CONTEXTS, " \n")
-    assert verdict.faithfulness is None
-    assert verdict.relevance is not None
-
-
 def test_a_closed_stream_takes_no_more_text(judge: Evaluator) -> None:
     stream = judge.stream(QUESTION, CONTEXTS)
     stream.close()

@@ -15,8 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trivet.bundle.bundle import add_files, read_bundle
-from trivet.data.windows import WindowSettings
-from trivet.errors import BackendError, ExampleError
+from trivet.errors import ExampleError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import ContextName, Evaluation, FailedEvaluation, RagExample, Span
 
@@ -50,26 +49,6 @@ def check_laws(verdict: Evaluation, contexts: list[str], response: str) -> None:
             assert end <= part.start < part.end <= len(text)
             assert part.text == text[part.start : part.end]
             end = part.end
-
-
-def test_a_verdict_holds_every_part(judge: Evaluator) -> None:
-    response = "The mill is old. It was built of wood."
-    verdict = judge.evaluate("When?", CONTEXTS, response, id="mill")
-    check_laws(verdict, CONTEXTS, response)
-    assert verdict.id == "mill"
-    assert verdict.windows == 1
-    assert [sentence.text for sentence in verdict.sentences] == [
-        "The mill is old.",
-        "It was built of wood.",
-    ]
-    assert [len(context.sentences) for context in verdict.contexts] == [2, 1]
-    supports = [s.support for s in verdict.sentences if s.support is not None]
-    assert verdict.faithfulness == min(supports)
-    assert verdict.adherent is (verdict.faithfulness >= 0.5)
-    supported = [sentence.supported is True for sentence in verdict.sentences]
-    assert verdict.supported_share == sum(supported) / 2
-    sentences = [s.relevance or 0.0 for context in verdict.contexts for s in context.sentences]
-    assert verdict.relevance == pytest.approx(np.mean(sentences), abs=1e-6)
 
 
 def test_the_verdict_and_its_citations_have_the_names_of_the_contexts(judge: Evaluator) -> None:
@@ -121,20 +100,10 @@ def test_contexts_may_be_objects_with_a_text(judge: Evaluator, name: str) -> Non
     assert many == plain
     (record,) = judge.evaluate_many([RagExample("When?", documents, response)])  # type: ignore[arg-type]
     assert record == plain
-
-
-@pytest.mark.parametrize(
-    ("contexts", "message"),
-    [
-        ([{"title": "Mills"}], r"contexts\[0\] is an object; .* text, page_content"),
-        (Document("text", "x"), r"must be a list of passages, not Document; write contexts=\["),
-        ({"text": "x"}, r"must be a list of passages, not dict; write contexts=\["),
-        (["x", Document("size", "x")], r"contexts\[1\] must be a string, not Document"),
-    ],
-)
-def test_contexts_without_a_text_are_refused(judge: Evaluator, contexts: Any, message: str) -> None:
-    with pytest.raises(ExampleError, match=message):
-        judge.evaluate("When?", contexts, "The mill is old.")
+    one = judge.evaluate("When?", CONTEXTS[1:], response)
+    assert one == judge.evaluate("When?", CONTEXTS[1], response)
+    string = RagExample("When?", CONTEXTS[1], response)  # type: ignore[arg-type]
+    assert list(judge.evaluate_many([string])) == [one]
 
 
 def test_without_a_response_only_relevance_is_judged(each_judge: Evaluator) -> None:
@@ -176,15 +145,6 @@ def test_a_long_question_is_cut_and_a_long_response_is_chunked(judge: Evaluator)
     assert verdict.windows > verdict.response_chunks
 
 
-def test_a_passage_of_a_megabyte_is_evaluated(judge: Evaluator) -> None:
-    judge.preprocessor = dataclasses.replace(judge.preprocessor, settings=WindowSettings(size=512))
-    passage = ("The river crosses the town. " * (1 + (1 << 20) // 28))[: 1 << 20]
-    verdict = judge.evaluate("What?", [passage], "The river.")
-    assert verdict.windows > 300
-    assert verdict.relevance is not None
-    assert verdict.contexts[0].sentences[-1].end == len(passage.rstrip())
-
-
 def test_a_text_that_is_too_long_is_refused_with_the_way_out(
     judge: Evaluator, formula: Any
 ) -> None:
@@ -205,17 +165,25 @@ def test_a_text_that_is_too_long_is_refused_with_the_way_out(
         ("When?", b"bytes", "x", "contexts must be a list of passages, not bytes"),
         ("When?", None, "x", "contexts must be a list of passages, not NoneType"),
         ("When?", ["x", None], "x", r"contexts\[1\] must be a string, not NoneType"),
-        ("When?", ["x", b"y"], "x", r"contexts\[1\] must be a string, not bytes"),
+        (
+            "When?",
+            ["x", Document("size", "x")],
+            "x",
+            r"contexts\[1\] must be a string, not Document",
+        ),
+        ("When?", {"text": "x"}, "x", r"must be a list of passages, not dict; write contexts=\["),
+        ("When?", Document("text", "x"), "x", "must be a list of passages, not Document"),
+        ("When?", [{"title": "Mills"}], "x", r"contexts\[0\] is an object; .* text, page_content"),
         (None, ["x"], "x", "question must be a string, not NoneType"),
         ("When?", ["x"], 3, "response must be a string, not int"),
     ],
 )
-def test_wrong_types_are_named(
+def test_what_is_no_text_is_named(
     judge: Evaluator, question: Any, contexts: Any, response: Any, culprit: str
 ) -> None:
     with pytest.raises(ExampleError, match=culprit) as caught:
         judge.evaluate(question, contexts, response)
-    assert caught.value.code == "invalid_row"
+    assert caught.value.code == ("bad_field" if "is an object" in culprit else "invalid_row")
 
 
 STRANGE = {
@@ -241,11 +209,6 @@ def test_strange_text_keeps_exact_offsets(each_judge: Evaluator, text: str) -> N
     check_laws(verdict, contexts, text)
 
 
-def test_lone_surrogates_are_counted(judge: Evaluator) -> None:
-    verdict = judge.evaluate("\ud800", ["mill \udc00 old"], "The \ud800\ud800 mill.")
-    assert verdict.replaced_characters == 4
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(max_size=40), max_size=3), st.text(max_size=60), st.text(max_size=20))
 def test_any_text_is_judged(
@@ -253,12 +216,6 @@ def test_any_text_is_judged(
 ) -> None:
     verdict = each_judge.evaluate(question, contexts, response, allow_empty_contexts=True)
     check_laws(verdict, contexts, response)
-
-
-def test_nan_of_the_backend_is_an_error(judge: Evaluator, formula: Any) -> None:
-    formula.nan_on = 3  # [SEP] stands in every window
-    with pytest.raises(BackendError, match="support_probs = nan"):
-        judge.evaluate("When?", CONTEXTS, "In 1817.")
 
 
 def test_many_equal_singles_in_order(
@@ -292,14 +249,6 @@ def test_a_failure_keeps_its_place_in_the_stream(judge: Evaluator, formula: Any)
     assert results[1] is unreadable
     assert results[0] == results[-1]
     assert "write contexts=[text]" in getattr(results[4], "message", "")
-
-
-def test_one_string_is_one_passage(judge: Evaluator) -> None:
-    one = judge.evaluate("When?", "The mill is old.", "It is old.")
-    assert one == judge.evaluate("When?", ["The mill is old."], "It is old.")
-    assert list(judge.evaluate_many([RagExample("When?", "The mill is old.", "It is old.")])) == [  # type: ignore[arg-type]
-        one
-    ]
 
 
 def test_a_stream_is_read_block_by_block(judge: Evaluator) -> None:

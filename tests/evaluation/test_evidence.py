@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,11 +44,6 @@ class WithStates:
             states[0, 0, 0] = np.nan
         answer: Outputs = self._formula.run(windows)
         return answer._replace(evidence_states=states.astype(np.float32))
-
-
-@pytest.fixture
-def tokenizer(wordpiece_file: Path) -> SegmentTokenizer:
-    return SegmentTokenizer.from_file(wordpiece_file)
 
 
 @pytest.mark.parametrize("evidence_sentences", [0, 1])

@@ -11,7 +11,6 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -186,9 +185,8 @@ def test_a_forked_process_has_workers_of_its_own() -> None:
 
 
 @pytest.fixture
-def lay_out_one(wordpiece_file: Path) -> Callable[[str], Layout]:
+def lay_out_one(tokenizer: SegmentTokenizer) -> Callable[[str], Layout]:
     """Return a function that lays out an example with one context."""
-    tokenizer = SegmentTokenizer.from_file(wordpiece_file)
 
     def make(context: str) -> Layout:
         (tokens,) = tokenize_examples([RagExample("Who?", (context,), "The keeper.")], tokenizer)

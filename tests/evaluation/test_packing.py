@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -41,11 +40,6 @@ def layouts_of(
 def run(layouts: Sequence[Layout], backend: Backend, positions: int) -> list[WindowAccumulator]:
     pool = WorkerPool(workers_of(backend))
     return InferenceJob(layouts, backend, pool, 0, BatchLimits(positions)).wait()
-
-
-@pytest.fixture
-def tokenizer(wordpiece_file: Path) -> SegmentTokenizer:
-    return SegmentTokenizer.from_file(wordpiece_file)
 
 
 @given(st.lists(st.integers(1, 600)), st.integers(1, 2000))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -39,11 +38,6 @@ OUTPUTS = Outputs(
     utilization=np.array([0.25]),
     completeness=np.array([1.0001]),
 )
-
-
-@pytest.fixture(scope="module")
-def tokenizer(wordpiece_file: Path) -> SegmentTokenizer:
-    return SegmentTokenizer.from_file(wordpiece_file)
 
 
 @pytest.fixture(scope="module")

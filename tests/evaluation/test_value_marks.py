@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -20,11 +18,6 @@ CONTEXTS = (
     "Parcels can be returned within 30 days of delivery.",
     "Refunds are paid after 5 working days by Ilse Tamm.",
 )
-
-
-@pytest.fixture(scope="module")
-def tokenizer(wordpiece_file: Path) -> SegmentTokenizer:
-    return SegmentTokenizer.from_file(wordpiece_file)
 
 
 def judge(
@@ -63,29 +56,6 @@ def test_a_value_that_is_nowhere_is_marked_with_what_the_sources_have(
     assert span.found_at is None and span.instead is not None
     place = span.instead
     assert CONTEXTS[place.context][place.start : place.end] == "30 days"
-
-
-def test_a_value_of_another_passage_says_where_it_stands(tokenizer: SegmentTokenizer) -> None:
-    contexts = (CONTEXTS[0], "Water. Boats are red.", "The mill is old.", "It rains.", CONTEXTS[1])
-    example = RagExample("", contexts, "Parcels can be returned within 5 days of delivery.")
-    (tokens,) = tokenize_examples([example], tokenizer)
-    layout = lay_out(tokens, WindowSettings(size=256), tokenizer.special)
-    (values,) = layout.values
-    assert [each.status for each in values] in (["elsewhere"], ["near"])
-    assert values[0].sentences, "the sentence that has it is named"
-
-
-def test_a_name_that_is_nowhere_is_a_fabricated_reference(tokenizer: SegmentTokenizer) -> None:
-    verdict = judge(tokenizer, "Refunds are paid by Pavel Orlik.")
-    (span,) = verdict.unsupported
-    assert (span.text, span.category) == ("Pavel Orlik", "fabricated_reference")
-    assert span.subcategory == "entity"
-
-
-def test_text_without_a_value_is_not_supported(tokenizer: SegmentTokenizer) -> None:
-    verdict = judge(tokenizer, "Parcels are always red and old.")
-    assert {span.reason for span in verdict.unsupported} == {"not_supported"}
-    assert verdict.unsupported[0].category is None
 
 
 def test_a_sentence_without_a_claim_is_neither(tokenizer: SegmentTokenizer) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,16 +21,16 @@ PASSAGE = "The keeper of the lighthouse had a lamp. The lamp was red. The boat w
 
 
 @pytest.fixture
-def info(tiny_info: Callable[[SegmentTokenizer], BundleInfo], wordpiece_file: Path) -> BundleInfo:
+def info(
+    tiny_info: Callable[[SegmentTokenizer], BundleInfo], tokenizer: SegmentTokenizer
+) -> BundleInfo:
     graph = GraphInfo(file="model.onnx", precision="fp32", opset=20, portable=True)
-    tiny = tiny_info(SegmentTokenizer.from_file(wordpiece_file))
-    return tiny.model_copy(update={"window": LENGTHS, "graphs": (graph,)})
+    return tiny_info(tokenizer).model_copy(update={"window": LENGTHS, "graphs": (graph,)})
 
 
 def test_each_example_is_read_with_its_own_length(
-    info: BundleInfo, wordpiece_file: Path, tmp_path: Path, formula: FormulaBackend
+    info: BundleInfo, tokenizer: SegmentTokenizer, tmp_path: Path, formula: FormulaBackend
 ) -> None:
-    tokenizer = SegmentTokenizer.from_file(wordpiece_file)
     folder = tmp_path / "bundle"
     write_bundle(folder, info, tokenizer.to_json(), extra={"model.onnx": b"never opened"})
     evaluator = Evaluator(folder, backend=formula)
@@ -48,23 +47,12 @@ def test_each_example_is_read_with_its_own_length(
         assert found.to_dict() == approximately(alone.to_dict(), 1e-6)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"sizes": [96, 48]}, r"window\.sizes \(96, 48\) must rise"),
-        ({"sizes": [32, 48]}, r"the last must be window\.size \(96\)"),
-        ({"break_even": None}, r"window\.break_even \(None\) must be at least 1"),
-        ({"break_even": 0}, r"window\.break_even"),
-    ],
-)
-def test_lengths_that_make_no_sense_are_refused(
-    info: BundleInfo, change: dict[str, Any], message: str
-) -> None:
+def test_lengths_that_make_no_sense_are_refused(info: BundleInfo) -> None:
     raw = json.loads(info.to_json())
     assert parse_info(json.dumps(raw).encode(), "bundle.json").window == LENGTHS
+    raw["window"]["sizes"] = [96, 48]
+    with pytest.raises(BundleError, match=r"window\.sizes \(96, 48\) must rise"):
+        parse_info(json.dumps(raw).encode(), "bundle.json")
     one_length = raw | {"window": {"size": 512, "stride_overlap": 0}}
     window = parse_info(json.dumps(one_length).encode(), "bundle.json").window
     assert (window.sizes, window.break_even) == ((), None)
-    raw["window"] |= change
-    with pytest.raises(BundleError, match=message):
-        parse_info(json.dumps(raw).encode(), "bundle.json")

@@ -41,12 +41,12 @@ def correct(response: str, verdict: Evaluation, mode: CorrectionMode) -> Correct
     if mode not in ("drop", "quote"):
         raise ValueError(f"mode must be 'drop' or 'quote', got {mode!r}")
     with_support(verdict.threshold, "sentences")
-    changed = [sentence for sentence in verdict.sentences if sentence.supported is False]
+    changed = tuple(Span(s.start, s.end) for s in verdict.sentences if s.supported is False)
     if mode == "drop":
         text = _without(response, verdict.sentences)
         kept = sum(s.end - s.start for s in verdict.sentences if s.supported is not False)
         whole = sum(s.end - s.start for s in verdict.sentences)
-        return Correction(text, verdict, _spans(changed), kept / whole if whole else 1.0)
+        return Correction(text, verdict, changed, kept / whole if whole else 1.0)
     pieces, end = [], 0
     for sentence, sources in zip(verdict.sentences, find_sources(verdict), strict=True):
         pieces.append(response[end : sentence.end])
@@ -54,11 +54,7 @@ def correct(response: str, verdict: Evaluation, mode: CorrectionMode) -> Correct
         if sentence.supported is False and sources:
             nearest = verdict.contexts[sources[0].context].sentences[sources[0].sentence]
             pieces.append(f" [source: {nearest.text}]")
-    return Correction("".join([*pieces, response[end:]]), verdict, _spans(changed), 1.0)
-
-
-def _spans(sentences: Sequence[SentenceVerdict]) -> tuple[Span, ...]:
-    return tuple(Span(sentence.start, sentence.end) for sentence in sentences)
+    return Correction("".join([*pieces, response[end:]]), verdict, changed, 1.0)
 
 
 def _without(response: str, sentences: Sequence[SentenceVerdict]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -87,42 +86,39 @@ class Preprocessor:
             except ExampleError as error:
                 checked.append(error)
         accepted = [each for each in checked if isinstance(each, RagExample)]
-        tokenize = functools.partial(
-            tokenize_examples,
-            tokenizer=self.tokenizer,
-            leads=self.settings.layout.leads,
-            structured=self.structured,
-        )
-        ready: list[TokenizedExample | ExampleError] = []
-        try:
-            ready += tokenize(accepted)
-        except ExampleError:
-            for one in accepted:
-                try:
-                    ready += tokenize([one])
-                except ExampleError as error:
-                    ready.append(error)
-        tokenized = iter(ready)
+        tokenized = iter(self._tokenize(accepted))
         found: list[PreprocessedExample | Refusal] = []
         for example, each in zip(examples, checked, strict=True):
-            if not isinstance(example, RagExample) or not isinstance(each, RagExample):
-                assert not isinstance(each, RagExample)
-                found.append(each)
-                continue
-            tokens = next(tokenized)
-            if isinstance(tokens, ExampleError):
-                found.append(tokens)
-                continue
-            try:
-                layout = self.lay_out(tokens, allow_empty_contexts)
-                if not isinstance(example.contexts, tuple):
-                    texts, names = as_passages(example.contexts)
-                    names = example.context_names or names
-                    example = replace(example, contexts=texts, context_names=names)
-                found.append(PreprocessedExample(example, tokens, layout))
-            except (ExampleError, WindowError) as error:
-                found.append(error)
+            if isinstance(example, RagExample) and isinstance(each, RagExample):
+                each = self._lay_out_own(example, next(tokenized), allow_empty_contexts)
+            assert not isinstance(each, RagExample)
+            found.append(each)
         return found
+
+    def _tokenize(self, examples: Sequence[RagExample]) -> list[TokenizedExample | ExampleError]:
+        """Tokenize examples in one batch, or one by one if one of them is refused."""
+        leads = self.settings.layout.leads
+        try:
+            return [*tokenize_examples(examples, self.tokenizer, leads, structured=self.structured)]
+        except ExampleError as error:
+            if len(examples) == 1:
+                return [error]
+            return [each for one in examples for each in self._tokenize([one])]
+
+    def _lay_out_own(
+        self, example: RagExample, tokens: TokenizedExample | ExampleError, allow_empty: bool
+    ) -> PreprocessedExample | Refusal:
+        """Cut a tokenized example; the one that the caller gave keeps its own texts."""
+        if isinstance(tokens, ExampleError):
+            return tokens
+        try:
+            layout = self.lay_out(tokens, allow_empty)
+        except (ExampleError, WindowError) as error:
+            return error
+        if not isinstance(example.contexts, tuple):
+            texts, names = as_passages(example.contexts)
+            example = replace(example, contexts=texts, context_names=example.context_names or names)
+        return PreprocessedExample(example, tokens, layout)
 
     def with_response(
         self, prepared: PreprocessedExample, response: str, *, allow_empty_contexts: bool = False
