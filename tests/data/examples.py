@@ -1,4 +1,4 @@
-"""Tokenized examples with given ids, without any text; labelled examples; Parquet files."""
+"""Tokenized examples with given ids, without any text; labelled examples; JSON; Parquet files."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
 
 from trivet.data.tokenization import IntArray, Segment, TokenizedExample
 from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample, Span
 
 Sentences = Sequence[Sequence[int]]
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
 
 
 def make_tokenized(

@@ -110,22 +110,3 @@ def test_contexts_that_share_most_come_first_and_the_response_counts_twice() -> 
     read = make_tokenized([FERRY], contexts, [[RED]])
     # 2 log(16) > log(21) > 0, and of equals the first comes first.
     assert rank_contexts(read).tolist() == [2, 1, 0, 3]
-
-
-def test_a_sentence_is_told_how_the_rest_of_its_response_is_held() -> None:
-    context = [[FERRY, RED], [OLD]]
-    honest = overlaps(context, [[FERRY, RED], [OLD]]).context
-    beside = overlaps(context, [[FERRY, RED], [9_000]]).context
-    assert honest.tolist() == [1.0] * 3
-    assert beside.tolist() == [0.75, 0.75, 0.25]
-
-
-def test_nothing_shared_is_zero_and_everything_is_one() -> None:
-    context = [[4000, 5000], [6000]]
-    for found in (overlaps(context, [[7000]], [7000]), overlaps(context, [], [])):
-        assert not any(values.any() for values in found)
-    assert [len(values) for values in overlaps(context, [], [])[:3]] == [3, 3, 0]
-    all_of_it = overlaps([[4000, 5000]], [[5000, 4000]], [5000, 4000, 9000])
-    assert all((values == 1).all() for values in all_of_it)
-    without = overlaps([], [[7000], [8000]], [7000])
-    assert [values.tolist() for values in without[:3]] == [[], [], [0.0, 0.0]]

@@ -96,11 +96,6 @@ def test_the_files_own_truncation_and_padding_are_off(tokenizer: SegmentTokenize
     assert tokenizer.encode([]) == []
 
 
-def test_offsets_leave_out_the_space_before_a_word(tokenizer: SegmentTokenizer) -> None:
-    (segment,) = tokenizer.encode(["the  mill\u3000was"])
-    assert segment.offsets.tolist() == [[0, 3], [5, 9], [10, 13]]
-
-
 def test_white_space_with_a_token_of_its_own_keeps_its_place(unigram_file: Path) -> None:
     (segment,) = SegmentTokenizer.from_file(unigram_file).encode(["a [SEP]"])
     assert segment.offsets.tolist() == [[0, 1], [1, 2], [2, 7]]

@@ -10,13 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.data.examples import JSON_VALUES
 from trivet.data.structured_text import StructuredText, read_structure
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=12,
-)
 
 
 def sentences(text: str, found: StructuredText) -> list[str]:
@@ -89,7 +84,7 @@ def check(text: str, found: StructuredText) -> None:
         reached = span.end
 
 
-@given(VALUES, st.sampled_from([None, 1]))
+@given(JSON_VALUES, st.sampled_from([None, 1]))
 def test_every_character_of_json_has_a_place_in_order(value: Any, indent: int | None) -> None:
     text = json.dumps(value, indent=indent)
     found = read_structure(text)

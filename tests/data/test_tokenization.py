@@ -98,16 +98,6 @@ def test_sentences_for_another_number_of_contexts_are_refused(tokenizer: Segment
         read_one(example, tokenizer)
 
 
-def test_nothing_is_read_as_nothing(tokenizer: SegmentTokenizer) -> None:
-    read = read_one(RagExample("", (), ""), tokenizer)
-    assert read.context.offsets.shape == (0, 2)
-    for array in (read.context.ids, read.context_index, read.context_sentence):
-        assert array.shape == (0,)
-        assert array.dtype == np.int64
-    assert read.response_sentence_spans == ()
-    assert read.context_sentence_spans == ()
-
-
 def test_tokens_in_white_space_alone_do_not_fall_into_the_next_context(unigram_file: Path) -> None:
     # White space to Python, a character without a piece to this tokenizer.
     tokenizer = SegmentTokenizer.from_file(unigram_file)

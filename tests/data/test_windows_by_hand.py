@@ -123,18 +123,10 @@ PROMPT = WindowLayout(
 )
 
 
-def test_a_layout_written_out() -> None:
-    read = read_of(question=1, passages=[[2, 1], [], [1]], response=[1])
-    layout = lay_out(read, WindowSettings(64, layout=PROMPT), SPECIAL)
-    c, (a, b, one, two) = CONTEXT, text_ids("ab12").tolist()
-    tail = [QUESTION, *text_ids("c").tolist(), 2, RESPONSE, 2]
-    (row,) = layout.rows
-    assert row.tolist() == [1, a, two, b, one, c, c + 1, c + 2, b, two, c + 3, *tail]
-    assert layout.context_column.tolist() == [5, 6, 7, 10]
-    assert layout.response_column.tolist() == [[14]]
-    assert layout.segments[0].tolist() == [0] * 14 + [1] * 2
+def test_an_example_without_a_question_has_pieces_of_its_own() -> None:
     unasked = lay_out(read_of(0, [[2]], [1]), WindowSettings(64, layout=PROMPT), SPECIAL)
-    assert unasked.rows[0].tolist() == [b, one, c, c + 1, RESPONSE]
+    b, one = text_ids("b1").tolist()
+    assert unasked.rows[0].tolist() == [b, one, CONTEXT, CONTEXT + 1, RESPONSE]
 
 
 def test_evidence_windows_count_their_runs_of_text_as_passages() -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.data.examples import JSON_VALUES
 from trivet.data.files import json_rows
 from trivet.data.files.json_rows import (
     parse_line,
@@ -21,14 +22,8 @@ from trivet.data.files.json_rows import (
 )
 from trivet.errors import ExampleError
 
-values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=12,
-)
 
-
-@given(st.dictionaries(st.text(), values, max_size=6), st.booleans())
+@given(st.dictionaries(st.text(), JSON_VALUES, max_size=6), st.booleans())
 def test_both_read_the_same(record: dict[str, Any], ascii_only: bool) -> None:
     line = json.dumps(record, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
     assert dict(parse_plain_line(line)) == dict(parse_line(line)) == record
@@ -67,12 +62,7 @@ def test_a_line_that_is_too_long_is_an_error_in_its_place(monkeypatch: pytest.Mo
     assert list(read_bounded(io.BytesIO(b"12345\n123456\n"), 6)) == [b"12345\n", None]
 
 
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-9, 10**9) | st.text(max_size=9),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
-    max_leaves=8,
-)
-OBJECTS = st.lists(st.dictionaries(st.text(max_size=5), VALUES, max_size=4), max_size=6)
+OBJECTS = st.lists(st.dictionaries(st.text(max_size=5), JSON_VALUES, max_size=4), max_size=6)
 
 
 def objects(reads: Iterator[Any]) -> list[Any]:

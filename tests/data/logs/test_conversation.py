@@ -68,6 +68,9 @@ def test_other_names_of_roles_and_texts_are_read() -> None:
     sharegpt = [{"from": "human", "value": "What?"}, {"from": "gpt", "value": "Stone."}]
     wanted = RagExample("What?", (), "Stone.")
     assert read_turns(langchain)[0].example == read_turns(sharegpt)[0].example == wanted
+    parts = [{"type": "text", "text": "What"}, {"type": "text", "text": "now?"}]
+    (turn,) = read_turns([{"role": "user", "content": parts}, TALK[4]])
+    assert turn.example.question == "What\nnow?"
 
 
 @pytest.mark.parametrize(

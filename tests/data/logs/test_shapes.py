@@ -231,16 +231,6 @@ def test_a_row_in_python_that_holds_several_is_refused() -> None:
     assert "row 1 holds 2 rows" in failed.message
 
 
-def test_a_conversation_that_ends_with_a_question_has_its_last_answer(tmp_path: Path) -> None:
-    first, second = documents("messages.jsonl")
-    rows = read(write(tmp_path / "m.jsonl", [first, second]))
-    second["messages"].append({"role": "user", "content": "And then?"})
-    assert read(write(tmp_path / "m.jsonl", [first, second])) == rows
-    second["messages"] = second["messages"][:2]
-    rows = read(write(tmp_path / "m.jsonl", [first, second]))
-    assert texts(rows[1]) == "missing_field"
-
-
 def test_each_answer_of_a_conversation_may_be_a_row(tmp_path: Path) -> None:
     file = write(tmp_path / "m.jsonl", documents("messages.jsonl"))
     rows = list(read_rows(open_log(str(file)).rows(), Columns(turns="all")))
@@ -251,14 +241,6 @@ def test_each_answer_of_a_conversation_may_be_a_row(tmp_path: Path) -> None:
     ]
     assert examples[0].contexts == ("Answer from what the tool finds.",)
     assert examples[1].contexts == TEXTS[0][1]
-
-
-def test_a_system_message_holds_the_context_where_no_tool_does(tmp_path: Path) -> None:
-    parts = [{"type": "text", "text": "How hot"}, {"type": "text", "text": "is it?"}]
-    said = [("system", "Cone six."), ("user", parts), ("assistant", "Very.")]
-    conversation = {"messages": [{"role": role, "content": content} for role, content in said]}
-    (row,) = read(write(tmp_path / "m.jsonl", [conversation]))
-    assert texts(row) == ("How hot\nis it?", ("Cone six.",), "Very.")
 
 
 def test_a_question_without_answers_has_an_empty_response(tmp_path: Path) -> None:
