@@ -36,7 +36,7 @@ from trivet.errors import BundleError, ConfigError, WindowError
 from trivet.heads.token_head import TokenHead
 from trivet.model.aggregate import output_names
 from trivet.model.rag_model import RagModel
-from trivet.model.trunk import Trunk
+from trivet.model.trunk import Trunk, check_window
 from trivet.training.initialization import read_tokenizer
 
 LONGEST = 4096  # tokens that LettuceDetect reads at once
@@ -116,7 +116,7 @@ def import_lettucedetect(
     model = _model(name, classifier, head, order)
     most = int(getattr(config, "max_position_embeddings", LONGEST) or LONGEST)
     window = WindowInfo(size=size or min(LONGEST, most), layout=layout)
-    model.trunk.check_window(window.size)
+    check_window(model.trunk.config, window.size)
     _check_room(window.size, layout, tokenizer)
     special = tokenizer.special
     info = BundleInfo(

@@ -31,7 +31,7 @@ from trivet.labelled.sources import check_source
 from trivet.model.architecture import HEAD_NAMES
 from trivet.model.multi_trunk import step_compute
 from trivet.model.rag_model import RagModel
-from trivet.model.trunk import checkpoint_layers, compile_layers
+from trivet.model.trunk import check_window, checkpoint_layers, compile_layers
 from trivet.training import trained_bundle
 from trivet.training.checkpoints import (
     BackgroundCheckpoints,
@@ -281,7 +281,7 @@ def configured_model(config: TrainConfig) -> tuple[RagModel, SegmentTokenizer]:
         trained_bundle.keeps_verdicts(config),
         encoder.prefix_attention,
     )
-    model.trunk.check_window(config.window.size)
+    check_window(model.trunk.config, config.window.size)
     if config.optim.checkpoint_layers:
         checkpoint_layers(model.trunk)
     return model, tokenizer

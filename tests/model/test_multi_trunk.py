@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tests.conftest import RELATIVE, TINY
 from tests.model.windows import three
-from trivet.errors import ConfigError, WindowError
+from trivet.errors import ConfigError
 from trivet.model.architecture import TrunkKind
 from trivet.model.multi_trunk import AnyTrunk, PartialTrunk, make_trunk, step_compute
 from trivet.model.rag_model import RagModel
@@ -147,16 +147,6 @@ def test_what_cannot_be_split_is_refused_by_name(tiny_bert: transformers.BertMod
     with pytest.raises(ConfigError, match=r"partial splits bert, .* and this is electra"):
         make_trunk(Trunk(electra), "partial", 1)
     assert make_trunk(Trunk(electra), "separate").kind == "separate"
-
-
-def test_windows_are_checked_and_widths_known(
-    tiny_bert: transformers.BertModel, kind: TrunkKind
-) -> None:
-    trunk = make_trunk(Trunk(tiny_bert), kind, 1)
-    assert trunk.hidden == trunk.config.hidden_size == 16
-    trunk.check_window(512)
-    with pytest.raises(WindowError, match="exceeds the 512 positions"):
-        trunk.check_window(513)
 
 
 @pytest.mark.parametrize("kind", ["separate", "partial"])

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from tests.conftest import TINY
 from tests.model.windows import three
 from trivet.errors import ConfigError, WindowError
-from trivet.model.trunk import Trunk, break_even
+from trivet.model.trunk import Trunk, break_even, check_window, describe_encoder
 
 
 @pytest.fixture
@@ -37,12 +37,12 @@ def test_our_mask_gives_the_librarys_answer(tiny_encoder: transformers.PreTraine
 
 
 def test_a_window_longer_than_the_position_table_is_refused(trunk: Trunk) -> None:
-    trunk.check_window(512)
+    check_window(trunk.config, 512)
     if trunk.encoder.config.model_type == "deberta-v2":  # relative positions only
-        trunk.check_window(4096)
+        check_window(trunk.config, 4096)
         return
     with pytest.raises(WindowError, match=r"window\.size \(513 tokens\) exceeds the 512 positions"):
-        trunk.check_window(513)
+        check_window(trunk.config, 513)
 
 
 def test_what_attention_costs_beside_the_rest() -> None:
@@ -62,11 +62,11 @@ def test_positions_that_are_counted_from_behind_the_padding_are_fewer() -> None:
     small = TINY | {"vocab_size": 20, "max_position_embeddings": 66, "pad_token_id": 1}
     config = transformers.RobertaConfig(**small)
     trunk = Trunk(transformers.RobertaModel(config, add_pooling_layer=False).eval())
-    trunk.check_window(64)
+    check_window(trunk.config, 64)
     ids = torch.full((1, 64), 7)
     assert trunk.encode(ids, torch.ones_like(ids), torch.zeros_like(ids)).isfinite().all()
     with pytest.raises(WindowError, match="exceeds the 64 positions"):
-        trunk.check_window(65)
+        check_window(trunk.config, 65)
 
 
 @torch.inference_mode()
@@ -80,7 +80,7 @@ def test_a_checkpoint_is_read_without_its_pooler(bert_checkpoint: Path) -> None:
     torch.testing.assert_close(ours, theirs.last_hidden_state[real], atol=1e-5, rtol=1e-5)
     assert not [name for name, _ in trunk.named_parameters() if "pooler" in name]
     # Nothing of the machine that made a bundle stands in it.
-    assert str(bert_checkpoint) not in json.dumps(trunk.encoder_config())
+    assert str(bert_checkpoint) not in json.dumps(describe_encoder(trunk.config))
 
 
 @pytest.mark.parametrize(("attention", "hidden"), [(None, None), (0.0, None), (None, 0.3)])

@@ -39,22 +39,9 @@ class SeparateTrunk(nn.Module):
         return cast(Trunk, self.trunks[name])
 
     @property
-    def first(self) -> Trunk:
-        """One of the encoders, which are alike."""
-        return self.part(next(iter(self.trunks)))
-
-    @property
     def config(self) -> Any:
         """Configuration of each encoder."""
-        return self.first.config
-
-    def encoder_config(self) -> dict[str, Any]:
-        """Return the description of one encoder; see ``Trunk.encoder_config``."""
-        return self.first.encoder_config()
-
-    def check_window(self, size: int) -> None:
-        """Refuse windows that are too long; see ``Trunk.check_window``."""
-        self.first.check_window(size)
+        return self.part(next(iter(self.trunks))).config
 
     def shared_parameters(self) -> list[nn.Parameter]:
         """Return no parameters; the heads share none."""
@@ -122,14 +109,6 @@ class PartialTrunk(nn.Module):
     def config(self) -> Any:
         """Configuration of the encoder before the split."""
         return self.stem.config
-
-    def encoder_config(self) -> dict[str, Any]:
-        """Return the description of the whole encoder; see ``Trunk.encoder_config``."""
-        return self.stem.encoder_config()
-
-    def check_window(self, size: int) -> None:
-        """Refuse windows that are too long; see ``Trunk.check_window``."""
-        self.stem.check_window(size)
 
     def shared_parameters(self) -> list[nn.Parameter]:
         """Return the parameters of the shared layers."""

@@ -32,7 +32,7 @@ from trivet.model.architecture import (
 )
 from trivet.model.calibration import PiecewiseLinear, entailment_logit
 from trivet.model.multi_trunk import AnyTrunk, make_trunk
-from trivet.model.trunk import Hidden, Trunk
+from trivet.model.trunk import Hidden, Trunk, describe_encoder
 
 HEADS: dict[HeadName, int] = {
     "support": 3,
@@ -105,7 +105,7 @@ class RagModel(nn.Module):
     def architecture(self) -> dict[str, Any]:
         """Return the argument of ``from_architecture``, as JSON types."""
         architecture: dict[str, Any] = {
-            "encoder": self.trunk.encoder_config(),
+            "encoder": describe_encoder(self.trunk.config),
             "heads": list(self.heads),
             "faithfulness": self.faithfulness,
             "dropout": self.dropout,

@@ -88,7 +88,7 @@ class Trunk(nn.Module):
 
     @classmethod
     def from_encoder_config(cls, encoder_config: dict[str, Any]) -> Self:
-        """Build the encoder with random weights from ``encoder_config()``'s dictionary."""
+        """Build the encoder with random weights from what ``describe_encoder`` returned."""
         values = dict(encoder_config)
         config = AutoConfig.for_model(values.pop("model_type"), **values)
         pooler = _without_pooler(config.model_type)
@@ -144,25 +144,6 @@ class Trunk(nn.Module):
 
     def remove_head(self, name: str) -> None:
         """Remove the parts of a head: none."""
-
-    def encoder_config(self) -> dict[str, Any]:
-        """Return the argument of ``from_encoder_config``: JSON types, without local paths."""
-        return describe_encoder(self.encoder.config)
-
-    def check_window(self, size: int) -> None:
-        """Raise ``WindowError`` if windows are longer than the encoder's position table."""
-        if self._bool_mask and not getattr(self.encoder.config, "position_biased_input", True):
-            return  # relative positions only: no limit
-        most = int(getattr(self.encoder.config, "max_position_embeddings", size))
-        if self.encoder.config.model_type in ("roberta", "xlm-roberta", "mpnet"):
-            most -= (
-                cast(Any, self.encoder).embeddings.padding_idx + 1
-            )  # their positions start after it
-        if size > most:
-            raise WindowError(
-                f"window.size ({size} tokens) exceeds the {most} positions of the encoder "
-                f"({self.encoder.config.model_type}); lower window.size"
-            )
 
     def forward(
         self,
@@ -245,6 +226,21 @@ def describe_encoder(config: Any) -> dict[str, Any]:
     for name in ("_name_or_path", "architectures", "dtype", "transformers_version"):
         values.pop(name, None)
     return {**values, "model_type": config.model_type}
+
+
+def check_window(config: Any, size: int) -> None:
+    """Raise ``WindowError`` if windows are longer than an encoder's position table."""
+    kind = config.model_type
+    if kind == "deberta-v2" and not getattr(config, "position_biased_input", True):
+        return  # relative positions only: no limit
+    most = int(getattr(config, "max_position_embeddings", size))
+    if kind in ("roberta", "xlm-roberta", "mpnet"):  # their positions start after the padding's
+        most -= (1 if kind == "mpnet" else config.pad_token_id) + 1
+    if size > most:
+        raise WindowError(
+            f"window.size ({size} tokens) exceeds the {most} positions of the encoder "
+            f"({kind}); lower window.size"
+        )
 
 
 def _cannot_load(name_or_path: str, error: Exception) -> ConfigError:

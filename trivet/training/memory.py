@@ -30,7 +30,7 @@ from trivet.configs.schema import Precision, TrainConfig
 from trivet.errors import ConfigError
 from trivet.model import mpnet_layers
 from trivet.model.rag_model import RagModel, TokenLogits
-from trivet.model.trunk import checkpoint_layers
+from trivet.model.trunk import check_window, checkpoint_layers
 from trivet.training.initialization import initial_architecture
 
 logger = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ def estimate_step(config: TrainConfig, gpu: bool) -> MemoryEstimate:
 
     def build() -> RagModel:
         shaped = RagModel.from_architecture(described)
-        shaped.trunk.check_window(config.window.size)
+        check_window(shaped.trunk.config, config.window.size)
         if config.optim.checkpoint_layers:
             checkpoint_layers(shaped.trunk)
         return shaped

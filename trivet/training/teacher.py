@@ -16,6 +16,7 @@ from trivet.heads.losses import class_loss, mark_loss, pair_loss
 from trivet.labelled.datamodule import Batch
 from trivet.model.aggregate import gather_tokens
 from trivet.model.rag_model import RagModel, TokenLogits, gather_classes, pair_logits
+from trivet.model.trunk import check_window
 from trivet.training.memory import read_in_slices
 
 # A text on which tokenizers differ, beside the words of the vocabulary.
@@ -111,7 +112,7 @@ def load_teacher(
             )
     model = load_rag_model(bundle)
     try:
-        model.trunk.check_window(window)
+        check_window(model.trunk.config, window)
     except WindowError as error:
         raise ConfigError(f"distill.teacher: {name}: {error}") from error
     return Teacher(model, torch.from_numpy(ids), weight, most, fade)
