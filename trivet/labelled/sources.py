@@ -60,7 +60,9 @@ def _parts(spec: str) -> tuple[str, str]:
     return kind, where
 
 
-def load_source(spec: str, split: str = "all") -> tuple[list[LabelledExample], SourceReport]:
+def load_source(
+    spec: str, split: str = "all", labelled: bool = True
+) -> tuple[list[LabelledExample], SourceReport]:
     """Read one labelled source; returns the examples of a split, and what was read and dropped.
 
     Args:
@@ -70,6 +72,7 @@ def load_source(spec: str, split: str = "all") -> tuple[list[LabelledExample], S
         split: ``all`` rows; or ``fit`` or ``dev``, our own split by group
             (:func:`~trivet.labelled.grouping.is_dev`) without the publisher's ``test``; or
             the publisher's name of a split, such as ``train`` or ``validation``.
+        labelled: Whether a split without any label is refused.
 
     Raises:
         DataError: The source is of an unknown kind or cannot be read; none of its rows can be
@@ -86,7 +89,7 @@ def load_source(spec: str, split: str = "all") -> tuple[list[LabelledExample], S
         raise DataError(f"{spec}: none of its {report.rows} rows can be used: {losses}")
     _check_groups(examples, spec, split, report)
     chosen = choose_split(examples, split, spec)
-    if chosen and all(example.labels == Labels() for example in chosen):
+    if labelled and chosen and all(example.labels == Labels() for example in chosen):
         raise DataError(
             f"{spec}: none of the {len(chosen)} rows in split {split!r} has a label; each "
             "labelled row has at least one of unsupported, adherent, relevant, utilized; "
