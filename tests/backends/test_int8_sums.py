@@ -8,12 +8,11 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import numpy_helper
 
 from trivet.backends import onnx_runtime
 from trivet.backends.loading import load_backend
 from trivet.backends.onnx_runtime import (
-    PROBE,
     OnnxRuntimeBackend,
     keep_int8_sums_exact,
     quick_sums_overflow,
@@ -24,16 +23,6 @@ from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
 
 ENTRY = "session.x64quantprecision"
-
-
-def test_the_probe_is_a_product_of_bytes() -> None:
-    kinds = {"a": TensorProto.UINT8, "b": TensorProto.INT8, "c": TensorProto.INT32}
-    ends = {n: helper.make_tensor_value_info(n, kind, [None, None]) for n, kind in kinds.items()}
-    node = helper.make_node("MatMulInteger", ["a", "b"], ["c"])
-    graph = helper.make_graph([node], "p", [ends["a"], ends["b"]], [ends["c"]])
-    opsets = [helper.make_opsetid("", 21)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
-    assert model.SerializeToString() == PROBE
 
 
 @pytest.mark.parametrize("overflow", [True, False])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from trivet.backends import torch as torch_backend
 from trivet.backends.loading import load_backend
 from trivet.backends.profiles import STEP
 from trivet.backends.torch import TorchBackend, compile_layers, padded_shape
-from trivet.bundle.bundle import add_files, read_bundle
+from trivet.bundle.bundle import read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.errors import BackendError, BundleError
 from trivet.evaluation.evaluator import Evaluator
@@ -122,14 +121,6 @@ def test_the_evaluator_runs_it(tiny_bundle: Path, rag_examples: tuple[RagExample
 
 def test_weights_of_the_embedded_graph_pass_its_self_test() -> None:
     assert load_backend(read_bundle(EMBEDDED_BUNDLE), 1, backend="torch", device="cpu")
-
-
-def test_weights_that_changed_fail_the_self_test(copied: Path) -> None:
-    test = json.loads((copied / "self_test.json").read_bytes())
-    test["expected"]["model.safetensors"]["outputs"]["relevance"]["values"][0] += 0.01
-    add_files(copied, {"self_test.json": json.dumps(test).encode()})
-    with pytest.raises(BundleError, match=r"model\.safetensors: self-test: answers differ"):
-        load_backend(read_bundle(copied), 1, backend="torch", device="cpu")
 
 
 def test_what_torch_cannot_run_is_refused(tiny_bundle: Path) -> None:

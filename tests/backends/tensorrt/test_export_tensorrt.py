@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from trivet.__main__ import app
-from trivet.backends.loading import find_graphs, load_engine
+from trivet.backends.loading import load_engine
 from trivet.backends.profiles import make_profiles
 from trivet.backends.tensorrt_build import EngineCache
 from trivet.bundle.backend_info import EngineInfo, EngineTarget, engine_key
@@ -171,25 +171,18 @@ def test_a_portable_graph_that_fails_too_leaves_the_bundle_as_it_was(
     assert not (fused_bundle / "model.fp16.portable.onnx").exists()
 
 
-def test_out_holds_the_engine_of_a_bundle_without_weights(
-    engine_bundle: Path, rows_file: Path, tmp_path: Path
+@pytest.mark.parametrize("given", ["engine_bundle", "weights_bundle"])
+def test_out_holds_the_engine_and_the_graph_without_weights(
+    request: pytest.FixtureRequest, rows_file: Path, tmp_path: Path, given: str
 ) -> None:
-    before, out = (engine_bundle / "MANIFEST.json").read_bytes(), tmp_path / "out"
-    command = ["export", "tensorrt", str(engine_bundle), "--data", f"jsonl:{rows_file}"]
+    folder, out = request.getfixturevalue(given), tmp_path / "out"
+    before = read_bundle(folder).manifest.files
+    command = ["export", "tensorrt", str(folder), "--data", f"jsonl:{rows_file}"]
     result = CliRunner().invoke(app, [*command, "--split", "all", "--out", str(out)])
     assert result.exit_code == 0, result.exception
     assert load_engine(read_bundle(out)).precision == "fp16"
-    assert (engine_bundle / "MANIFEST.json").read_bytes() == before
-
-
-def test_out_has_the_graph_in_the_form_that_its_owner_chose(
-    weights_bundle: Path, rows_file: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    command = ["export", "tensorrt", str(weights_bundle), "--data", f"jsonl:{rows_file}"]
-    result = CliRunner().invoke(app, [*command, "--split", "all", "--out", str(out)])
-    assert result.exit_code == 0, result.exception
-    before, after = (read_bundle(folder).manifest.files for folder in (weights_bundle, out))
+    assert read_bundle(folder).manifest.files == before
+    after = read_bundle(out).manifest.files
     assert after["model.fp16.onnx"] == before["model.fp16.onnx"]
     assert "model.safetensors" not in after
 
@@ -265,18 +258,6 @@ def test_an_engine_whose_answers_changed_is_refused(
     fake_tensorrt.fault = 0.05
     with pytest.raises(BundleError, match=r"model\.fp16\.onnx: self-test: answers differ by 0\.05"):
         load_engine(read_bundle(engine_bundle))
-
-
-def test_a_missing_graph_is_named_with_its_command(engine_bundle: Path) -> None:
-    bundle = read_bundle(engine_bundle)
-    with pytest.raises(
-        BundleError, match=r"a graph in bf16; run `trivet export onnx .* --precision bf16"
-    ):
-        find_graphs(bundle, "bf16")
-    with pytest.raises(BundleError, match="no TensorRT engine in int8"):
-        Evaluator(engine_bundle, backend="tensorrt", precision="int8")
-    with pytest.raises(BundleError, match="bf16 is for GPUs"):
-        Evaluator(engine_bundle, precision="bf16")
 
 
 def test_every_profile_is_compared_with_and_without_padding() -> None:

@@ -10,7 +10,6 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from trivet.bundle.bundle import read_bundle
-from trivet.errors import BackendError, BundleError
 from trivet.exporting.tensorrt import export_tensorrt
 from trivet.records import LabelledExample
 from trivet.serve.triton.repository import export_triton
@@ -43,16 +42,3 @@ def test_the_plan_is_the_one_in_the_cache(
     copied = read_bundle(out / "trivet" / "1" / "bundle")
     assert copied.info.engines == (info,)
     assert [graph.file for graph in copied.info.graphs] == ["model.fp16.onnx"]
-
-
-def test_a_missing_or_a_wrong_engine_is_refused_and_nothing_is_written(
-    engine_bundle: Path, tmp_path: Path, fake_tensorrt: Any, dev_rows: tuple[LabelledExample, ...]
-) -> None:
-    out = tmp_path / "repository"
-    with pytest.raises(BackendError, match=r"no engine of .* run `trivet export .*tensorrt"):
-        export_triton(engine_bundle, out, "tensorrt")
-    export_tensorrt(engine_bundle, dev_rows, "tiny")
-    fake_tensorrt.fault = 0.1
-    with pytest.raises(BundleError, match=r"model\.fp16\.onnx: self-test: answers differ"):
-        export_triton(engine_bundle, out, "tensorrt")
-    assert not out.exists()

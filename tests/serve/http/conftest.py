@@ -6,6 +6,8 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -124,6 +126,37 @@ def refusal(response: httpx2.Response) -> tuple[int, str, str]:
     return response.status_code, body["error_type"], body["error"]
 
 
+class Wire:
+    """An ASGI client that sends a body, and hangs up once ``gone`` is set."""
+
+    def __init__(self, body: bytes) -> None:
+        self.gone = asyncio.Event()
+        self.sent: list[Any] = []
+        self._body: bytes | None = body
+
+    async def receive(self) -> dict[str, Any]:
+        if self._body is not None:
+            body, self._body = self._body, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        self.sent.append(message)
+
+    async def post(self, app: Any, path: str) -> None:
+        """Post the body to an app, until it has answered."""
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": path,
+            "query_string": b"",
+            "headers": [(b"host", b"trivet.test")],
+            "http_version": "1.1",
+        }
+        await app(scope, self.receive, self.send)
+
+
 @pytest.fixture(scope="module")
 def server(embedded: Evaluator) -> Iterator[Asked]:
     """Return the app with default settings; one for a file."""
@@ -136,18 +169,24 @@ Serve = Callable[..., Asked]
 
 
 @pytest.fixture
-def serve(embedded: Evaluator) -> Iterator[Serve]:
-    """Return a function that builds an app with settings, keys or another backend."""
+def serve(embedded: Evaluator, tmp_path: Path) -> Iterator[Serve]:
+    """Return a function that builds an app with settings, a text of keys or another backend."""
     built: list[Asked] = []
 
     def build(
         settings: ServerSettings | None = None,
-        keys: KeyRing | None = None,
+        key_file: str | None = None,
         backend: Backend | None = None,
         evaluator: Evaluator = embedded,
     ) -> Asked:
         if backend is not None:
             evaluator = Evaluator(backend=backend)
+        keys = None
+        if key_file is not None:
+            file = tmp_path / "keys"
+            file.write_text(key_file)
+            settings = replace(settings or ServerSettings(), keys_file=file)
+            keys = KeyRing.read(file)
         built.append(Asked(evaluator, settings, keys))
         return built[-1]
 

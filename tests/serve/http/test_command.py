@@ -1,9 +1,8 @@
-"""``trivet serve``: options, and refusals before it listens."""
+"""``trivet serve``: its options become settings."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -14,31 +13,22 @@ from trivet.errors import ConfigError
 from trivet.serve.http import process
 from trivet.serve.http.settings import ServerSettings
 
-Call = Callable[..., tuple[int, str]]
 
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """Return a function that runs ``trivet serve`` and returns its exit code and stderr."""
-    monkeypatch.setattr(logging.getLogger(), "handlers", [])
-
-    def run(*flags: str) -> tuple[int, str]:
-        return exit_code(monkeypatch, "serve", *flags), capsys.readouterr().err
-
-    return run
-
-
-def test_options_become_settings(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_become_settings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     given: list[ServerSettings] = []
 
     def refuse(load: object, settings: ServerSettings, *more: object) -> NoReturn:
         given.append(settings)
         raise ConfigError("that is enough")
 
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
     monkeypatch.setattr(process, "run_server", refuse)
     numbers = "--port 0 --header-timeout 1.5 --timeout-ms 5 --max-contexts 7"
     others = "--keys k --insecure --no-access-log --log-format text"
-    assert call(*numbers.split(), *others.split()) == (2, "trivet: that is enough\n")
+    assert exit_code(monkeypatch, "serve", *numbers.split(), *others.split()) == 2
+    assert capsys.readouterr().err == "trivet: that is enough\n"
     assert given == [
         ServerSettings(
             port=0,

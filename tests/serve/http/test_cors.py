@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.serve.http.conftest import EXAMPLE, Serve
-from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.settings import ServerSettings
 
 OWN = "https://app.example"
@@ -21,10 +18,8 @@ def asks(origin: str, method: str = "POST") -> dict[str, str]:
     }
 
 
-def test_a_page_of_the_origin_may_ask_with_a_key(serve: Serve, tmp_path: Path) -> None:
-    file = tmp_path / "keys"
-    file.write_text("secret\n")
-    server = serve(settings=ServerSettings(cors=[OWN], keys_file=file), keys=KeyRing.read(file))
+def test_a_page_of_the_origin_may_ask_with_a_key(serve: Serve) -> None:
+    server = serve(ServerSettings(cors=[OWN]), key_file="secret\n")
     # A browser asks first, without the key.
     before = server.run(server.client.options("/v1/evaluate", headers=asks(OWN)))
     assert (before.status_code, before.headers["access-control-allow-origin"]) == (200, OWN)

@@ -86,17 +86,3 @@ def lost(given: Any, kept: Any, path: str = "") -> list[str]:
         pairs = enumerate(zip(given, kept, strict=True))
         return [place for n, (one, other) in pairs for place in lost(one, other, f"{path}/{n}")]
     return [] if given == kept else [path]
-
-
-def test_panels_neither_overlap_nor_leave_the_grid() -> None:
-    taken: set[tuple[int, int]] = set()
-    for panel in DASHBOARD["panels"]:
-        at = panel["gridPos"]
-        assert at["x"] + at["w"] <= 24
-        cells = {
-            (x, y)
-            for x in range(at["x"], at["x"] + at["w"])
-            for y in range(at["y"], at["y"] + at["h"])
-        }
-        assert not cells & taken, panel["title"]
-        taken |= cells

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 import trivet
 from tests.report.rows import PAYLOADS, Page
 from tests.serve.http.conftest import EXAMPLE, Asked, Serve, refusal
-from trivet.serve.http.keys import KeyRing
-from trivet.serve.http.settings import ServerSettings
 
 
 def test_the_root_says_what_the_server_is_and_its_links_lead_somewhere(server: Asked) -> None:
@@ -51,10 +47,8 @@ def test_hostile_texts_are_escaped(server: Asked, text: str) -> None:
     assert not tags & {"script", "img", "iframe", "math", "video", "meta", "form", "noscript"}
 
 
-def test_with_keys_the_page_is_open_and_asks_for_one(serve: Serve, tmp_path: Path) -> None:
-    file = tmp_path / "keys"
-    file.write_text("secret\n")
-    asked = serve(settings=ServerSettings(keys_file=file), keys=KeyRing.read(file))
+def test_with_keys_the_page_is_open_and_asks_for_one(serve: Serve) -> None:
+    asked = serve(key_file="secret\n")
     assert 'type="password"' in asked.get("/try").text
     assert "needs an API key" in asked.get("/").text
     assert refusal(asked.post("/try/verdict", EXAMPLE))[0] == 401

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -9,7 +10,7 @@ import httpx2
 import pytest
 
 from tests.judges import until
-from tests.serve.http.conftest import EXAMPLE, Asked, EvenBackend, Serve, refusal
+from tests.serve.http.conftest import EXAMPLE, Asked, EvenBackend, Serve, Wire, refusal
 from trivet.errors import BackendError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.serve.http.settings import ServerSettings
@@ -110,28 +111,12 @@ def test_a_client_that_hangs_up_leaves_nothing_to_run(
     backend.run = hang  # type: ignore[method-assign]
 
     async def hang_up() -> list[Any]:
-        sent: list[Any] = []
-        messages = [{"type": "http.request", "body": json.dumps(BODY).encode()}]
-
-        async def receive() -> Any:
-            if messages:
-                return messages.pop()
-            await until(lambda: len(backend.calls) > events)
-            return {"type": "http.disconnect"}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        scope = {
-            "type": "http",
-            "http_version": "1.1",
-            "method": "POST",
-            "path": "/v1/stream",
-            "headers": [(b"host", b"trivet.test")],
-            "query_string": b"",
-        }
-        await asked.app(scope, receive, send)
-        return sent
+        wire = Wire(json.dumps(BODY).encode())
+        asking = asyncio.create_task(wire.post(asked.app, "/v1/stream"))
+        await until(lambda: len(backend.calls) > events)
+        wire.gone.set()
+        await asking
+        return wire.sent
 
     sent = asked.run(hang_up())
     assert sent[0]["status"] == (200 if events else 499)

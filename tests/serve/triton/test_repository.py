@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import sys
 from pathlib import Path
 from typing import Any, cast
 
 import onnx
 import pytest
 
-from trivet.__main__ import main
+from tests.command_line import exit_code
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.bundle.bundle import (
     ENCODER_NAME,
@@ -118,12 +117,6 @@ def test_the_command_writes_it_or_refuses_its_options(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: list[str], code: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        sys, "argv", ["trivet", "export", "triton", str(EMBEDDED_BUNDLE), *arguments]
-    )
-    with pytest.raises(SystemExit) as raised:
-        main()
-        sys.exit(0)
-    assert int(raised.value.code or 0) == code
+    assert exit_code(monkeypatch, "export", "triton", EMBEDDED_BUNDLE, *arguments) == code
     written = {path.name for path in tmp_path.glob("OUT/*")}
     assert written == (set() if code else {"trivet", "encoder"})
