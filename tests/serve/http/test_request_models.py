@@ -18,7 +18,6 @@ from trivet.serve.http.request_models import (
     RelevanceBody,
     context_ids,
     parser,
-    texts,
 )
 
 GOOD = {"question": "When?", "contexts": ["In 1884."], "response": "In 1884."}
@@ -121,9 +120,9 @@ def test_every_name_of_a_context_is_read() -> None:
             row = {**GOOD, "contexts": [{name: "The mill.", called: "d7"}, "The ferry."]}
             body = parser(EvaluateBody)(json.dumps(row).encode())
             assert isinstance(body, EvaluateOne)
-            assert texts(body.contexts) == ("The mill.", "The ferry.")
-            assert context_ids(body.contexts) == ["d7", None]
-    assert context_ids(["a", "b"]) is None
+            assert body.example().contexts == ("The mill.", "The ferry.")
+            assert context_ids(body.example()) == ["d7", None]
+    assert context_ids(parser(EvaluateBody)(json.dumps(GOOD).encode()).example()) is None
 
 
 def test_other_bodies_have_their_own_fields() -> None:

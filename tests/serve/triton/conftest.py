@@ -25,7 +25,6 @@ from tritonclient.grpc import model_config_pb2
 from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.records import RagExample
 
-SCORES = ("faithfulness", "relevance", "utilization", "completeness")
 LONG = RagExample(
     "When was the old mill built?",
     tuple(f"Passage {n}. The old mill was built of stone in 18{n:02d}. " * 10 for n in range(12)),

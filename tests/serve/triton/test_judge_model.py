@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 
 from tests.judges import approximately
-from tests.serve.triton.conftest import LONG, SCORES
+from tests.serve.triton.conftest import LONG
 from trivet.bundle.bundle import read_bundle
 from trivet.errors import BackendError, BundleError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.packing import BatchLimits
 from trivet.records import Evaluation, RagExample
+from trivet.verdict_json import SCORES
 
 SHORT = RagExample("q", ("The mill is old.",), "It is old.")
 

@@ -39,9 +39,10 @@ import pytest
 from tritonclient import grpc as triton_grpc
 
 from tests.judges import approximately
-from tests.serve.triton.conftest import LONG, SCORES
+from tests.serve.triton.conftest import LONG
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import Evaluation, RagExample
+from trivet.verdict_json import SCORES
 
 PYTHON = os.environ.get("TRIVET_TRITON_PYTHON", "")
 pytestmark = [

@@ -59,35 +59,27 @@ def v1_routes(service: RequestService, info: InfoAnswer) -> list[Route]:
 
     async def evaluate(request: Request) -> Response:
         body = await service.read(request, parse_evaluate)
-        if isinstance(body, EvaluateMessages):
-            return await conversation(request, body)
-        if not isinstance(body, EvaluateMany):
-            predictions, verdict = await service.evaluate_one(request, body.example(), body)
+        many = isinstance(body, EvaluateMany)
+        if isinstance(body, EvaluateMany):
+            service.check_number(len(body.examples))
+            examples = [example.example() for example in body.examples]
+        elif isinstance(body, EvaluateMessages):
+            many = body.turns == "all"
+            try:
+                examples = body.examples()
+            except ExampleError as error:
+                raise failure_error(FailedEvaluation.of(error, body.id)) from None
+            service.check_number(len(examples))
+        else:
+            examples = [body.example()]
+        predictions = await service.evaluate(request, examples, body)
+        ids = [context_ids(example) for example in examples]
+        if many:
             return await service.respond(
-                predictions, lambda: result_fields(verdict, context_ids(body.contexts))
+                predictions, lambda: {"results": list(map(result_fields, predictions.results, ids))}
             )
-        service.check_number(len(body.examples))
-        examples = [example.example() for example in body.examples]
-        predictions = await service.evaluate(request, examples, body)
-        ids = [context_ids(example.contexts) for example in body.examples]
-        return await service.respond(
-            predictions, lambda: {"results": list(map(result_fields, predictions.results, ids))}
-        )
-
-    async def conversation(request: Request, body: EvaluateMessages) -> Response:
-        try:
-            examples = body.examples()
-        except ExampleError as error:
-            raise failure_error(FailedEvaluation.of(error, body.id)) from None
-        service.check_number(len(examples))
-        ids = [[own.id or own.title for own in each.context_names] or None for each in examples]
-        if body.turns == "last":
-            predictions, verdict = await service.evaluate_one(request, examples[0], body)
-            return await service.respond(predictions, lambda: result_fields(verdict, ids[0]))
-        predictions = await service.evaluate(request, examples, body)
-        return await service.respond(
-            predictions, lambda: {"results": list(map(result_fields, predictions.results, ids))}
-        )
+        verdict = only(predictions)
+        return await service.respond(predictions, lambda: result_fields(verdict, ids[0]))
 
     async def relevance(request: Request) -> Response:
         body = await service.read(request, parse_relevance)
@@ -95,7 +87,7 @@ def v1_routes(service: RequestService, info: InfoAnswer) -> list[Route]:
         example = RagExample(body.question, passages, "", body.id, context_names=named)
         predictions, verdict = await service.evaluate_one(request, example, _timed(body))
         return await service.respond(
-            predictions, lambda: relevance_fields(verdict, context_ids(body.contexts))
+            predictions, lambda: relevance_fields(verdict, context_ids(example))
         )
 
     async def lettucedetect(request: Request) -> Response:
@@ -143,7 +135,7 @@ def stream_route(service: RequestService, evaluator: Evaluator) -> Route:
         if body.complete and body.verdict:
             whole = await asyncio.to_thread(reader.whole)
             predictions = await service.evaluate(request, [whole], body)
-            yield _event("verdict", result_fields(only(predictions), context_ids(body.contexts)))
+            yield _event("verdict", result_fields(only(predictions), context_ids(body.example())))
         yield _event("end", {"start": reader.start})
 
     async def stream(request: Request) -> Response:

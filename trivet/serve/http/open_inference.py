@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import FailFast, Field
@@ -142,29 +142,6 @@ def read_tensors(raw: bytes, header_length: str | None) -> tuple[InferBody, dict
         message = f"{len(binary)} bytes after the last input belong to no input"
         raise RequestError("validation", message)
     return body, found
-
-
-def write_tensors(
-    head: Mapping[str, Any], outputs: Iterable[tuple[str, float | str, bool]]
-) -> tuple[dict[str, Any], bytes]:
-    """Return the JSON of an answer, and the bytes that follow it.
-
-    ``outputs`` are names, values (a number is FP32, a text BYTES), and whether each is binary.
-    """
-    written, behind = [], b""
-    for name, value, is_binary in outputs:
-        datatype = "BYTES" if isinstance(value, str) else "FP32"
-        output: dict[str, Any] = {"name": name, "datatype": datatype, "shape": [1]}
-        if is_binary:
-            packed = value.encode() if isinstance(value, str) else struct.pack("<f", value)
-            if isinstance(value, str):
-                packed = len(packed).to_bytes(4, "little") + packed
-            output["parameters"] = {_BINARY_SIZE: len(packed)}
-            behind += packed
-        else:
-            output["data"] = [value]
-        written.append(output)
-    return {**head, "outputs": written}, behind
 
 
 def _json_end(header_length: str | None, size: int) -> int:
@@ -305,12 +282,25 @@ def _fits(shape: Sequence[int], wanted: Sequence[int]) -> bool:
 def _written(
     head: Mapping[str, Any], wanted: Sequence[tuple[str, bool]], verdict: Evaluation
 ) -> tuple[bytes, bytes]:
-    """Return the JSON of an answer, and the bytes that follow it."""
-    scores = {name: getattr(verdict, name) for name in SCORES}
-    values: dict[str, float | str] = {
-        name: NO_SCORE if score is None else score for name, score in scores.items()
-    }
-    if "verdict" in dict(wanted):
-        values["verdict"] = verdict.to_json()
-    fields, behind = write_tensors(head, [(name, values[name], binary) for name, binary in wanted])
-    return to_json_text(fields).encode(), behind
+    """Return the JSON of an answer, and the bytes of its binary outputs, which follow it."""
+    written, behind = [], b""
+    for name, is_binary in wanted:
+        value = verdict.to_json() if name == "verdict" else getattr(verdict, name)
+        value = NO_SCORE if value is None else value
+        datatype = "BYTES" if isinstance(value, str) else "FP32"
+        output: dict[str, Any] = {"name": name, "datatype": datatype, "shape": [1]}
+        if is_binary:
+            packed = _packed(value)
+            output["parameters"] = {_BINARY_SIZE: len(packed)}
+            behind += packed
+        else:
+            output["data"] = [value]
+        written.append(output)
+    return to_json_text({**head, "outputs": written}).encode(), behind
+
+
+def _packed(value: float | str) -> bytes:
+    if isinstance(value, float):
+        return struct.pack("<f", value)
+    text = value.encode()
+    return len(text).to_bytes(4, "little") + text

@@ -21,7 +21,7 @@ from trivet.report.pages import ENVIRONMENT, content_policy, to_html
 from trivet.report.verdict_files import VerdictRow
 from trivet.serve.http.errors import STATUSES
 from trivet.serve.http.openapi import RouteFacts, openapi, routes_of
-from trivet.serve.http.request_models import EvaluateOne, context_ids, parser, texts
+from trivet.serve.http.request_models import EvaluateOne, context_ids, parser
 from trivet.serve.http.request_service import RequestService
 from trivet.serve.http.settings import ServerSettings
 
@@ -186,14 +186,15 @@ def try_routes(service: RequestService, settings: ServerSettings) -> list[Route]
 
     async def judge(request: Request) -> Response:
         body: EvaluateOne = await service.read(request, parse)
-        predictions, verdict = await service.evaluate_one(request, body.example(), body)
+        example = body.example()
+        predictions, verdict = await service.evaluate_one(request, example, body)
         row = VerdictRow(
             row=1,
             id=body.id,
             question=body.question,
-            contexts=texts(body.contexts),
+            contexts=example.contexts,
             response=body.response,
-            context_ids=tuple(context_ids(body.contexts) or ()),
+            context_ids=tuple(context_ids(example) or ()),
         )
         fragment = await service.write(predictions, lambda: to_html(verdict, row))
         return _html(fragment, **_UNCACHED)

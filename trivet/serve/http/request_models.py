@@ -308,9 +308,9 @@ def names(contexts: Iterable[str | ContextObject]) -> tuple[ContextName, ...]:
     )
 
 
-def context_ids(contexts: Iterable[str | ContextObject]) -> list[str | None] | None:
+def context_ids(example: RagExample) -> list[str | None] | None:
     """Return the id, else the title, of each context; ``None`` if no context has one."""
-    return [own.id or own.title for own in names(contexts)] or None
+    return [own.id or own.title for own in example.context_names] or None
 
 
 def parser(body: Any) -> Callable[[bytes], Any]:

@@ -278,14 +278,13 @@ class GranianServer(Server):
         """Accept connections, in the running event loop."""
         self._serving = asyncio.create_task(self.serve())
 
-    async def close(self, seconds: float) -> bool:
-        """Stop accepting, wait for connections in use, and return whether all are closed."""
+    async def close(self, seconds: float) -> None:
+        """Stop accepting, and wait some seconds for connections in use."""
         if self._serving is None:
             self._bound.close()
-            return True
+            return
         self.stop()  # type: ignore[no-untyped-call]
         await asyncio.wait([self._serving], timeout=seconds)
-        return self._serving.done()
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -26,6 +26,7 @@ from trivet.bundle.manifest import MANIFEST_NAME
 from trivet.bundle.schema import INPUTS, TensorInfo, outputs_of
 from trivet.errors import BundleError
 from trivet.model.architecture import DEFAULT_HEADS
+from trivet.verdict_json import SCORES
 
 _WIDTH = 96  # characters
 
@@ -94,7 +95,6 @@ EncoderKind = Literal["tensorrt", "onnxruntime", "python-onnx"]
 
 JUDGE, ENCODER, VERSION = "trivet", "encoder", "1"
 BUNDLE = "bundle"
-SCORES = ("faithfulness", "relevance", "utilization", "completeness")
 
 # A request occupies an instance until it is answered; more would only wait for the encoder.
 JUDGES = 4

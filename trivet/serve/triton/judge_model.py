@@ -42,7 +42,8 @@ from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.model.aggregate import Outputs, output_names, outputs_from
 from trivet.model.architecture import DEFAULT_HEADS
 from trivet.records import Evaluation, RagExample
-from trivet.serve.triton.config import SCORES, find_bundle, read_parameters
+from trivet.serve.triton.config import find_bundle, read_parameters
+from trivet.verdict_json import SCORES
 
 logger = logging.getLogger(__name__)
 
