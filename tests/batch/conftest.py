@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.command_line import exit_code
+from trivet.backends.backend import LoadedBackend
 from trivet.batch.run import ResumePolicy, evaluate_to_file
 from trivet.batch.run_record import RunRecord
 from trivet.batch.settings import RunSettings
@@ -17,10 +19,12 @@ from trivet.bundle.bundle import write_bundle
 from trivet.bundle.schema import BundleInfo, GraphInfo
 from trivet.data.logs.log import Log
 from trivet.data.tokenization import SegmentTokenizer
+from trivet.evaluation import evaluator
 from trivet.evaluation.evaluator import Evaluator
 
 TOY_RUN = Path(__file__).with_name("toy_run.py")
 
+Call = Callable[..., tuple[int, str, str]]
 WriteLog = Callable[..., Path]
 Judge = Callable[..., RunRecord]
 
@@ -80,5 +84,19 @@ def judge(toy: Evaluator) -> Judge:
     def run(log: Path, out: Path, policy: ResumePolicy | None = None, **settings: Any) -> RunRecord:
         chosen, resume = RunSettings(**settings), policy or ResumePolicy()
         return evaluate_to_file(toy, Log(str(log)), out, chosen, lambda tally, rows: None, resume)
+
+    return run
+
+
+@pytest.fixture
+def call(
+    toy: Evaluator, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Call:
+    """Return a function that runs the command line on the toy: exit code, stdout, stderr."""
+    monkeypatch.setattr(evaluator, "load_backend", lambda *_: LoadedBackend(toy.backend, "fp32"))
+
+    def run(*words: object) -> tuple[int, str, str]:
+        model = ("--bundle", toy.bundle.folder) if words[0] == "evaluate" else ()
+        return exit_code(monkeypatch, *words, *model), *capfd.readouterr()
 
     return run

@@ -7,7 +7,8 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import huggingface_hub
 import pytest
@@ -147,10 +148,6 @@ def test_without_the_library_the_error_says_how_to_get_it(
         read_bundle("mill/judge")
 
 
-class Commit(NamedTuple):
-    oid: str
-
-
 class Repository:
     """Stands for a repository of the hub, with its files in a folder."""
 
@@ -164,7 +161,7 @@ class Repository:
     def list_repo_files(self, name: str) -> list[str]:
         return [path.name for path in self.folder.iterdir()]
 
-    def create_commit(self, name: str, operations: list[Any], commit_message: str) -> Commit:
+    def create_commit(self, name: str, operations: list[Any], commit_message: str) -> Any:
         self.commits += 1
         for each in operations:
             path = self.folder / each.path_in_repo
@@ -173,7 +170,7 @@ class Repository:
                 continue
             with each.as_file() as content:
                 path.write_bytes(content.read())
-        return Commit(COMMIT)
+        return SimpleNamespace(oid=COMMIT)
 
 
 def test_a_published_repository_is_the_bundle_in_one_commit(

@@ -1,12 +1,14 @@
-"""A server that answers by a script, and otherwise as the embedded bundle does."""
+"""Servers: one by a script, which otherwise answers as the embedded bundle does, and real ones."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import json
+import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from typing import Any
 
 import httpx2
@@ -16,6 +18,9 @@ import trivet
 from trivet.client import requester
 from trivet.errors import ExampleError
 from trivet.records import RagExample
+from trivet.serve.http.keys import KeyRing
+from trivet.serve.http.running_server import RunningServer, bind
+from trivet.serve.http.settings import ServerSettings
 
 EXAMPLES = [
     RagExample("When was the mill built?", ("The mill was built in 1817.",), "In 1817.", "a"),
@@ -139,3 +144,38 @@ def kind(request: pytest.FixtureRequest) -> Any:
 def client(kind: Any, server: ScriptedServer) -> Iterator[Any]:
     with kind(server.url, retries=2) as made:
         yield made
+
+
+@contextlib.contextmanager
+def serving(
+    evaluator: trivet.Evaluator, settings: ServerSettings, keys: KeyRing | None = None
+) -> Iterator[RunningServer]:
+    """Run a server on a free port."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, loop).result(60)
+
+    server = RunningServer(evaluator, settings, keys)
+    try:
+        with bind("127.0.0.1", 0) as listening:
+            run(server.start(listening))
+            yield server
+            run(server.stop())
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@pytest.fixture(scope="module")
+def url(embedded: trivet.Evaluator) -> Iterator[str]:
+    with serving(embedded, ServerSettings()) as server:
+        yield server.url
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
@@ -11,24 +11,11 @@ import pytest
 
 import trivet
 from tests.client.conftest import ScriptedServer, error
-from tests.client.test_real_server import serving
 from trivet.errors import BackendError, ExampleError, ServerError
-from trivet.serve.http.settings import ServerSettings
 
 QUESTION = "When was the mill built?"
 CONTEXTS = ["The mill was built in 1817. It is made of stone.", "The ferry is red."]
 ANSWER = "The mill was built in 1817. It is made of \ud800 wood. The ferry is r"
-
-
-@pytest.fixture(scope="module")
-def url(embedded: trivet.Evaluator) -> Iterator[str]:
-    with serving(embedded, ServerSettings()) as (server, _):
-        yield server.url
-
-
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
 def test_events_are_the_evaluators(url: str, embedded: trivet.Evaluator) -> None:
@@ -54,30 +41,22 @@ def test_events_are_the_evaluators(url: str, embedded: trivet.Evaluator) -> None
 REFUSAL = "Sure! I don't know the price. The passages do not mention it."
 
 
-@pytest.mark.parametrize("action", ["stop", "replace"])
-def test_a_guard_by_a_server_lets_a_refusal_pass(url: str, action: Any) -> None:
-    def ask(judge: Any, pieces: Any) -> Any:
-        return trivet.guard(pieces, "What is it?", CONTEXTS, on_unsupported=action, judge=judge)
-
+def test_a_guard_by_a_server_lets_a_refusal_pass(url: str) -> None:
     async def pieces() -> AsyncIterator[str]:
         for piece in REFUSAL.split(" "):
             yield f"{piece} "
 
     async def run() -> tuple[str, Any]:
         async with trivet.AsyncClient(url) as client:
-            guarded = ask(client, pieces())
+            guarded = trivet.guard(
+                pieces(), "What is it?", CONTEXTS, on_unsupported="stop", judge=client
+            )
             return "".join([text async for text in guarded]), guarded.events
 
-    with trivet.Client(url) as client:
-        guarded = ask(client, [f"{piece} " for piece in REFUSAL.split(" ")])
-        assert "".join(guarded) == f"{REFUSAL} "
-        passed, events = asyncio.run(run())
-    assert passed == f"{REFUSAL} " and events == guarded.events
-    assert [(e.supported is None, e.abstains) for e in events] == [
-        (True, False),
-        (False, True),
-        (False, True),
-    ]
+    passed, events = asyncio.run(run())
+    assert passed == f"{REFUSAL} "
+    claims = [(event.supported is None, event.abstains) for event in events]
+    assert claims == [(True, False), (False, True), (False, True)]
 
 
 def test_an_event_loop_gets_the_same(url: str) -> None:

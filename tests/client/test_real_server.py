@@ -2,60 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import socket
-import threading
-from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import trivet
-from tests.client.conftest import EXAMPLES, call
+from tests.client.conftest import EXAMPLES, call, serving
 from trivet.errors import ExampleError, ServerError
 from trivet.records import Evaluation, RagExample
 from trivet.serve.http.keys import KeyRing
-from trivet.serve.http.running_server import RunningServer, bind
 from trivet.serve.http.settings import ServerSettings
 
 TLS = Path(__file__).parents[1] / "serve" / "http" / "tls"
-
-
-@contextlib.contextmanager
-def serving(
-    evaluator: trivet.Evaluator, settings: ServerSettings, keys: KeyRing | None = None
-) -> Iterator[tuple[RunningServer, Callable[..., Any]]]:
-    """Run a server on a free port; yield it and a function that runs coroutines in its loop."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-
-    def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, loop).result(60)
-
-    server = RunningServer(evaluator, settings, keys)
-    try:
-        with bind("127.0.0.1", 0) as listening:
-            run(server.start(listening))
-            yield server, run
-            run(server.stop())
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
-
-
-@pytest.fixture(scope="module")
-def url(embedded: trivet.Evaluator) -> Iterator[str]:
-    with serving(embedded, ServerSettings()) as (server, _):
-        yield server.url
-
-
-@pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
 def test_verdicts_are_the_evaluators(kind: Any, url: str, embedded: trivet.Evaluator) -> None:
@@ -81,7 +41,7 @@ def test_more_than_a_request_may_hold_is_sent_in_several(embedded: trivet.Evalua
     many = [RagExample("Where?", ("Here.",), "There.", str(number)) for number in range(70)]
     large = [RagExample("Where?", ("Here it is. " * 60,), "", str(n)) for n in range(3)]
     with (
-        serving(embedded, ServerSettings(max_body_bytes=1_000)) as (server, _),
+        serving(embedded, ServerSettings(max_body_bytes=1_000)) as server,
         trivet.Client(server.url, examples_per_request=64, most_bytes=1_000) as client,
     ):
         results = list(client.evaluate_many(many + large))
@@ -96,7 +56,7 @@ def test_limits_and_keys_of_the_server_apply(embedded: trivet.Evaluator, tmp_pat
     small = ServerSettings(max_contexts=2, max_examples=2, max_body_bytes=2_000)
     three = RagExample("Where?", ("Here.",) * 3, "There.", "three")
     large = RagExample("Where?", ("Here. " * 1_000,), "There.", "large")
-    with serving(embedded, small, KeyRing.read(keys)) as (server, _):
+    with serving(embedded, small, KeyRing.read(keys)) as server:
         with trivet.Client(server.url) as keyless:
             assert keyless.ready(), "health needs no key"
             with pytest.raises(ServerError) as caught:
@@ -112,7 +72,7 @@ def test_a_wrong_certificate_is_refused(
     embedded: trivet.Evaluator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificate, key = TLS / "cert.pem", TLS / "key.pem"
-    with serving(embedded, ServerSettings(tls_cert=certificate, tls_key=key)) as (server, _):
+    with serving(embedded, ServerSettings(tls_cert=certificate, tls_key=key)) as server:
         assert server.url.startswith("https://")
         with trivet.Client(server.url, ca_file=certificate) as client:
             assert client.info()["version"] == trivet.__version__
@@ -124,20 +84,6 @@ def test_a_wrong_certificate_is_refused(
         ):
             client.info()
     assert pauses == []
-
-
-def test_a_draining_server_is_not_ready_and_refuses_requests(embedded: trivet.Evaluator) -> None:
-    with (
-        serving(embedded, ServerSettings()) as (server, run),
-        trivet.Client(server.url, retries=0) as client,
-    ):
-        assert client.ready()
-        assert run(server.batcher.drain(grace_seconds=20))
-        with pytest.raises(ServerError) as caught:
-            client.evaluate("Where?", ["Here."], "There.")
-        assert (caught.value.status, caught.value.error_type) == (503, "draining")
-    with trivet.Client(server.url, retries=0) as client:
-        assert not client.ready()
 
 
 @pytest.mark.parametrize(("listens", "error_type"), [(False, "unreachable"), (True, "timeout")])

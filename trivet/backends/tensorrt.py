@@ -87,10 +87,7 @@ class TensorRTBackend:
 
         Raises:
             BackendError: TensorRT or a GPU is missing, or TensorRT refuses the engine.
-            ValueError: ``contexts`` is below 1.
         """
-        if contexts < 1:
-            raise ValueError(f"contexts ({contexts}) must be at least 1")
         tensorrt, self._cuda = load_tensorrt(), cuda.load_runtime()
         self.name = f"tensorrt {info.precision} on {info.target.gpu}"
         self.positions = most_positions(info.profiles)

@@ -169,11 +169,8 @@ def write_bundle(
         extra: Further files by name, as bytes or as paths to copy from.
 
     Raises:
-        BundleError: The folder holds other files, a name is refused, or only one of weights and
-            encoder configuration is given.
+        BundleError: The folder holds other files, or a name is refused.
     """
-    if (weights is None) != (encoder_config is None):
-        raise BundleError(f"{folder}: weights and encoder_config belong together; give both")
     files: dict[str, bytes | Path] = {TOKENIZER_NAME: tokenizer_json.encode()}
     if weights is not None:
         from safetensors.torch import save

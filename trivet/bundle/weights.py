@@ -23,6 +23,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from trivet.bundle.bundle import ENCODER_NAME, INT8_NAME, WEIGHTS_NAME, Bundle
+from trivet.bundle.schema import BundleInfo
 from trivet.errors import BundleError, ConfigError
 from trivet.model.architecture import CONTEXT_HEADS
 from trivet.model.rag_model import RagModel
@@ -127,35 +128,46 @@ def _read_architecture(bundle: Bundle) -> dict[str, Any]:
             f"{path}: encoder.{refused[0]} is refused: a bundle's encoder runs as the library has "
             "it, with no code or kernels from elsewhere"
         )
-    info, fitted = bundle.info, bundle.info.calibration
-    knots = {name: {"x": list(one.x), "y": list(one.y)} for name, one in fitted.knots.items()}
+    described = _described(bundle.info)
+    found = {name: architecture[name] for name in described}
+    if found["sentence_layer"]:
+        weights = tuple(found["sentence_layer"]["weights"])
+        found["sentence_layer"] |= {"weights": weights}
+    for name in ("model_type", "hidden_size"):
+        described[f"encoder.{name}"] = getattr(bundle.info.encoder, name)
+        found[f"encoder.{name}"] = encoder.get(name)
+    for part in (described, found):
+        part["heads"] = sorted(part["heads"])
+    for name, said in described.items():
+        if said != found[name]:
+            raise BundleError(
+                f"{path}: {name} is {found[name]!r}, but bundle.json says {said!r}; the two files "
+                "belong to different models"
+            )
+    return architecture
+
+
+def _described(info: BundleInfo) -> dict[str, Any]:
+    """Return what ``bundle.json`` says of the architecture, besides the encoder."""
+    fitted = info.calibration
     # Either every head has a weight here, or none has.
     overlaps = {
         name: fitted.heads[name].lexical_overlap if name in fitted.heads else 0.0
         for name in CONTEXT_HEADS
     }
-    overlaps = overlaps if any(overlaps.values()) else {}
-    layer = {} if fitted.sentences is None else fitted.sentence_layer()._asdict()
-    held = architecture["sentence_layer"]
-    for name, said, found in (
-        ("encoder.model_type", info.encoder.model_type, encoder.get("model_type")),
-        ("encoder.hidden_size", info.encoder.hidden_size, encoder.get("hidden_size")),
-        ("faithfulness", info.faithfulness, architecture["faithfulness"]),
-        ("heads", sorted(info.heads), sorted(architecture["heads"])),
-        ("trunk", info.trunk, architecture["trunk"]),
-        ("shared_layers", info.shared_layers, architecture["shared_layers"]),
-        ("granularity", info.granularity, architecture["granularity"]),
-        ("prefix_attention", info.prefix_attention, architecture["prefix_attention"]),
-        ("calibration", knots, architecture["calibration"]),
-        ("lexical_overlap", overlaps, architecture["lexical_overlap"]),
-        ("sentence_layer", layer, held | {"weights": tuple(held["weights"])} if held else {}),
-    ):
-        if said != found:
-            raise BundleError(
-                f"{path}: {name} is {found!r}, but bundle.json says {said!r}; the two files belong "
-                "to different models"
-            )
-    return architecture
+    return {
+        "faithfulness": info.faithfulness,
+        "heads": list(info.heads),
+        "trunk": info.trunk,
+        "shared_layers": info.shared_layers,
+        "granularity": info.granularity,
+        "prefix_attention": info.prefix_attention,
+        "calibration": {
+            name: {"x": list(one.x), "y": list(one.y)} for name, one in fitted.knots.items()
+        },
+        "lexical_overlap": overlaps if any(overlaps.values()) else {},
+        "sentence_layer": {} if fitted.sentences is None else fitted.sentence_layer()._asdict(),
+    }
 
 
 def _check_state(
@@ -211,13 +223,6 @@ def _architecture(
 ) -> dict[str, Any]:
     info = bundle.info
     attributes = {node.op_type: {each.name: each for each in node.attribute} for node in graph.node}
-    fitted = info.calibration
-    knots = {name: {"x": list(one.x), "y": list(one.y)} for name, one in fitted.knots.items()}
-    overlap = {
-        name: fitted.heads[name].lexical_overlap if name in fitted.heads else 0.0
-        for name in CONTEXT_HEADS
-    }
-    layer = fitted.sentences
     digits = f"{_SCOPE}.matches.digits"
     return {
         "encoder": {
@@ -232,20 +237,12 @@ def _architecture(
             "layer_norm_eps": round(attributes["LayerNormalization"]["epsilon"].f, 15),
             "pad_token_id": info.special_tokens.pad,
         },
-        "heads": list(info.heads),
-        "faithfulness": info.faithfulness,
         "dropout": 0.0,
         "pooled_support": False,
         "support_classes": len(stored.get("heads.support.classifier.bias", range(3))),
-        "trunk": info.trunk,
-        "shared_layers": info.shared_layers,
-        "granularity": info.granularity,
-        "prefix_attention": info.prefix_attention,
         "matches": f"{_SCOPE}.matches.kinds.weight" in stored,
         "digits": stored[digits].tolist() if digits in stored else [],
-        "calibration": knots,
-        "lexical_overlap": overlap if any(overlap.values()) else {},
-        "sentence_layer": {} if layer is None else layer.layer()._asdict(),
+        **_described(info),
     }
 
 

@@ -155,8 +155,6 @@ def test_missing_or_old_libraries_are_named(
 ) -> None:
     with pytest.raises(BackendError, match=r"11\.1\.0\.106 refuses the engine .*export tensorrt"):
         TensorRTBackend(b"other", built[1])
-    with pytest.raises(ValueError, match=r"contexts \(0\)"):
-        TensorRTBackend(*built, contexts=0)
     fake_tensorrt.__version__ = "10.13.3"
     with pytest.raises(BackendError, match=r"10\.13\.3 is too old: 10\.14"):
         find_target()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.browser import IN_CHROMIUM, Tab, open_tab
-from tests.client.test_real_server import serving
+from tests.client.conftest import serving
 from trivet.evaluation.evaluator import Evaluator
 from trivet.serve.http.settings import ServerSettings
 
@@ -22,7 +22,7 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
 
 @pytest.fixture(scope="module")
 def url(embedded: Evaluator) -> Iterator[str]:
-    with serving(embedded, ServerSettings()) as (server, _):
+    with serving(embedded, ServerSettings()) as server:
         yield f"{server.url}/try"
 
 
