@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trivet.backends import cuda
-from trivet.backends.backend import check_ends
 from trivet.backends.profiles import (
     STEP,
     Sizes,
@@ -31,7 +30,7 @@ from trivet.backends.profiles import (
 from trivet.bundle.backend_info import EngineInfo
 from trivet.bundle.schema import INPUTS, OUTPUTS
 from trivet.data.windows import Windows
-from trivet.errors import BackendError, BundleError
+from trivet.errors import BackendError
 from trivet.model.aggregate import Outputs, outputs_from
 
 logger = logging.getLogger(__name__)
@@ -102,7 +101,8 @@ class TensorRTBackend:
                 f"{info.target.tensorrt} on {info.target.gpu}; build it again: trivet export "
                 "tensorrt BUNDLE --data DATA"
             )
-        self._check_ends()
+        names = {self._engine.get_tensor_name(i) for i in range(self._engine.num_io_tensors)}
+        self.inputs = tuple(name for name in Windows._fields if name in names)
         self.workers = contexts
         self._contexts_free: queue.SimpleQueue[_Context] = queue.SimpleQueue()
         for _ in range(contexts):
@@ -115,16 +115,6 @@ class TensorRTBackend:
             return worker.run(windows)
         finally:
             self._contexts_free.put(worker)
-
-    def _check_ends(self) -> None:
-        """Check that the engine maps ``Windows`` to ``Outputs``."""
-        names = {self._engine.get_tensor_name(i) for i in range(self._engine.num_io_tensors)}
-        inputs = names & set(Windows._fields)
-        try:
-            check_ends("the engine", inputs, names - inputs)
-        except BundleError as error:
-            raise BackendError(str(error)) from error
-        self.inputs = tuple(name for name in Windows._fields if name in names)
 
 
 class _Call(NamedTuple):

@@ -54,7 +54,7 @@ def test_prometheus_accepts_every_expression_of_the_dashboard(tmp_path: Path) ->
 def test_rules_and_dashboard_name_series_that_the_server_has() -> None:
     samples = {
         sample.name
-        for family in text_string_to_metric_families(Metrics().page(None)[0].decode())
+        for family in text_string_to_metric_families(Metrics().page().decode())
         for sample in family.samples
     }
     # Without a request there are no series of these yet, and gauges are the batcher's.

@@ -7,7 +7,6 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from starlette.routing import Route
 
@@ -20,6 +19,7 @@ from trivet.serve.http.settings import ServerSettings
 
 WITH_BODIES = [route for route in ROUTES if route.body and not isinstance(route.answer, str)]
 JSON = "application/json"
+jsonschema: Any = pytest.importorskip("jsonschema")
 
 
 def fits(schema: Any, value: Any, document: Any) -> bool:

@@ -35,6 +35,13 @@ MODEL = "triton_python_backend_utils"
 TYPES = {"TYPE_INT64": np.int64, "TYPE_FP32": np.float32, "TYPE_STRING": np.object_}
 
 
+def as_bytes(texts: Sequence[str]) -> Any:
+    """Return texts as Triton hands them over."""
+    array = np.empty(len(texts), dtype=np.object_)
+    array[:] = [text.encode() for text in texts]
+    return array
+
+
 class Tensor:
     def __init__(self, name: str, array: Any) -> None:
         assert isinstance(array, np.ndarray) and array.flags.c_contiguous, name

@@ -6,15 +6,13 @@ import itertools
 import json
 import shutil
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tests.judges import approximately
-from tests.serve.triton.conftest import LONG
+from tests.serve.triton.conftest import LONG, as_bytes
 from trivet.bundle.bundle import read_bundle
 from trivet.errors import BackendError, BundleError
 from trivet.evaluation.evaluator import Evaluator
@@ -46,12 +44,6 @@ def tensors(example: RagExample, options: dict[str, Any] | None = None) -> dict[
     if said != {"id": None}:
         texts["options_json"] = [json.dumps(said)]
     return {name: as_bytes(text) for name, text in texts.items()}
-
-
-def as_bytes(texts: Sequence[str]) -> Any:
-    array = np.empty(len(texts), dtype=np.object_)
-    array[:] = [text.encode() for text in texts]
-    return array
 
 
 def answer(response: Any) -> dict[str, Any]:

@@ -34,12 +34,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from tritonclient import grpc as triton_grpc
 
 from tests.judges import approximately
-from tests.serve.triton.conftest import LONG
+from tests.serve.triton.conftest import LONG, as_bytes
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import Evaluation, RagExample
 from trivet.verdict_json import SCORES
@@ -193,10 +192,8 @@ def over_http(server: Running, example: RagExample) -> dict[str, Any]:
 def grpc_inputs(texts: dict[str, list[str]]) -> list[Any]:
     inputs = []
     for name, each in texts.items():
-        array = np.empty(len(each), dtype=np.object_)
-        array[:] = [text.encode() for text in each]
         tensor = triton_grpc.InferInput(name, [len(each)], "BYTES")
-        tensor.set_data_from_numpy(array)
+        tensor.set_data_from_numpy(as_bytes(each))
         inputs.append(tensor)
     return inputs
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -158,8 +159,7 @@ def health_routes(health: Health, metrics: Metrics) -> list[Route]:
     """Return the probes of ``/health`` and of the Open Inference Protocol, and ``/metrics``."""
 
     async def show_metrics(request: Request) -> Response:
-        page, media_type = await run_in_threadpool(metrics.page, request.headers.get("accept"))
-        return Response(page, media_type=media_type)
+        return Response(await run_in_threadpool(metrics.page), media_type=CONTENT_TYPE_LATEST)
 
     return [
         probe_route("/health/live", health.live, {"status": "live"}),

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
-from prometheus_client.exposition import choose_encoder
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 
 from trivet.records import FailedEvaluation
 from trivet.serve.scheduling.batched_request import BatcherState, Predictions
@@ -104,13 +110,9 @@ class Metrics:
         requests = Gauge("trivet_queue_requests", "Unanswered requests.", registry=self.registry)
         requests.set_function(lambda: state().requests)
 
-    def page(self, accept: str | None) -> tuple[bytes, str]:
-        """Return all metrics as text in the format of an ``Accept`` header, and its media type."""
-        try:
-            write, media_type = choose_encoder(accept or "")
-        except (TypeError, ValueError):  # the library fails on a version that is not a number
-            write, media_type = choose_encoder("")
-        return write(self.registry), media_type
+    def page(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
+        return generate_latest(self.registry)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"trivet_{name}", text, labels, registry=self.registry)

@@ -84,9 +84,7 @@ class Batcher:
         self._queue: WindowQueue[BatchedRequest] = WindowQueue(evaluator.limits)
 
     async def start(self) -> None:
-        """Start the threads; raise ``RuntimeError`` if it was started before."""
-        if self._backend_threads:
-            raise RuntimeError("a batcher is started once; build another one")
+        """Start the threads, once and before anything is evaluated."""
         # Started by a backend thread, the finishers would inherit its niceness.
         met = threading.Barrier(_FINISHERS)
         list(self._finishers.map(lambda _: met.wait(), range(_FINISHERS)))
@@ -112,10 +110,7 @@ class Batcher:
             Overloaded: A limit is reached, or its time is too short for what waits.
             Expired: The time ran out.
             Draining: The batcher is being stopped.
-            RuntimeError: It was not started.
         """
-        if not self._backend_threads:
-            raise RuntimeError("the batcher was not started; await batcher.start() first")
         with self._refusing():
             timeout = float("inf") if timeout_seconds is None else timeout_seconds
             if timeout <= 0:
