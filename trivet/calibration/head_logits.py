@@ -234,13 +234,8 @@ def read_model_streams(
 ) -> list[Streamed]:
     """Return the least support of each answer's sentences, by a model in eval mode.
 
-    Args:
-        model: Model.
-        found: Map of the logits of its support head.
-        examples: Labelled answers.
-        preprocessor: Preprocessing of the bundle.
-        call_windows: Most windows of one call of the encoder.
-        faithfulness: Part of a response that decides; single sentences do not depend on it.
+    ``found`` is the map of its support logits; the encoder reads at most ``call_windows`` at once.
+    Single sentences do not depend on the part of a response that decides.
     """
     weakest = [1.0] * len(examples)
     pad = preprocessor.tokenizer.special.pad

@@ -67,11 +67,7 @@ class Probabilities:
 
 
 class Joined:
-    """The probabilities that logits of the positive class mean, without or with a sentence layer.
-
-    Attributes:
-        found: The probabilities.
-    """
+    """The probabilities ``found`` that logits of the positive class mean, perhaps with a layer."""
 
     def __init__(
         self,

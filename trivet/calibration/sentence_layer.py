@@ -29,14 +29,8 @@ def fit_sentence_layer(
 ) -> SentenceLayer:
     """Return the layer of maximum posterior over the sentences with labels.
 
-    Args:
-        head: Logits, labels and features of the support head.
-        found: Map of its logits; a layer in it is ignored.
-        weighing: Unit of equal weight.
-        rows: Examples to fit on; None for all. *Shape:* [B].
-
-    Returns:
-        The layer; the one that changes nothing without sentences of both kinds.
+    ``found`` is the map of the support logits, of which a layer is ignored; ``rows`` [B] are those
+    to fit on, None for all. Without sentences of both kinds the layer changes nothing.
     """
     bare = replace(head, features=None, has_claim=None, lexical_overlap=None)
     means = probabilities(bare, found).sentences

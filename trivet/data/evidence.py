@@ -55,15 +55,9 @@ def keep_evidence(
 ) -> tuple[TokenizedExample, IntArray]:
     """Return an example with only some context sentences, as an evidence window shows them.
 
-    Args:
-        tokenized: An example with contexts.
-        ranked: Numbers of the context sentences, best first. *Shape:* [n], n > 0.
-        most: Maximum number of context tokens and separators.
-        gap: Number of positions of a separator.
-
-    Returns:
-        The example, in which every run of text counts as a passage; and the numbers that its
-        context tokens had. *Shape:* [T].
+    Of the sentences ``ranked`` [n], n > 0, those are kept that fit in ``most`` tokens and
+    separators. Every run of text counts as a passage. The second array has the numbers that the
+    example's context tokens had. *Shape:* [T].
     """
     lengths = np.bincount(tokenized.context_sentence)
     shown = _fitting(tokenized, lengths, ranked, most, gap)

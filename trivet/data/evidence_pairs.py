@@ -26,13 +26,9 @@ class WindowSentences(NamedTuple):
 def window_sentences(
     layout: Layout, row: int, width: int, response_sentence: IntArray | None = None
 ) -> WindowSentences:
-    """Return the sentences that a row of a layout shows.
+    """Return the sentences that a row of a layout shows; ``width`` is L, at least its length.
 
-    Args:
-        layout: Layout of an example, or a part of it.
-        row: Number of the row.
-        width: L, at least the length of the row.
-        response_sentence: Sentence of each response token, if not those of the layout.
+    ``response_sentence`` has the sentence of each response token, if not as in the layout.
     """
     if response_sentence is None:
         response_sentence = layout.response_sentence
@@ -68,12 +64,9 @@ class EvidencePairs(NamedTuple):
 def collate_pairs(
     layouts: Sequence[Layout], labels: Sequence[IntArray], width: int
 ) -> EvidencePairs:
-    """Stack the pairs of some examples.
+    """Stack the pairs of some examples, in windows of ``width`` positions.
 
-    Args:
-        layouts: Layouts of the examples.
-        labels: For each example 1, 0 or -1 (unknown) for each pair. *Shape of each:* [S, X].
-        width: Length of the batch's windows.
+    Labels are 1, 0 or -1 (unknown) for each pair of an example. *Shape of each:* [S, X].
     """
     rows = [
         (b, None if layout.row_is_evidence[row] else window_sentences(layout, row, width))

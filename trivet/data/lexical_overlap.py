@@ -53,9 +53,7 @@ class Overlaps(NamedTuple):
 def count_overlaps(tokenized: TokenizedExample, sources: int = 0) -> Overlaps:
     """Count the words that an example's sentences share, weighted by rarity.
 
-    Args:
-        tokenized: The example.
-        sources: Number of context sentences to name for each response sentence.
+    ``sources`` is the number of context sentences to name for each response sentence.
     """
     answer, sentence_of = tokenized.response.ids, tokenized.context_sentence
     if not len(sentence_of):

@@ -190,10 +190,7 @@ def response_values(
 ) -> tuple[tuple[FoundValue, ...], ...]:
     """Return the values of each response sentence, with their status.
 
-    Args:
-        tokenized: The example.
-        overlaps: Its overlaps, with ``NEAR_SENTENCES`` sources or more.
-        contexts: Its contexts, indexed.
+    The overlaps of the example have ``NEAR_SENTENCES`` sources or more.
     """
     text, spans = tokenized.example.response, tokenized.response_sentence_spans
     near = [set(row[:NEAR_SENTENCES].tolist()) for row in overlaps.sources]

@@ -28,18 +28,13 @@ _RULE = re.compile(r"\s*\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?")
 
 @dataclass(frozen=True, slots=True)
 class StructuredText:
-    """Form in which a text is read.
+    """Form in which a text is read."""
 
-    Attributes:
-        read: Text for the tokenizer.
-        places: First and one-past-last character of the text for each character of ``read``, in
-            order; the two are equal for characters that the text does not have there. [R, 2].
-        sentences: A sentence of the text for each line of ``read``; of a long value, its own.
-    """
-
-    read: str
+    read: str  # text for the tokenizer
+    # first and one-past-last character of the text for each character of ``read``, in order; the
+    # two are equal for characters that the text does not have there, [R, 2]
     places: npt.NDArray[np.int64]
-    sentences: tuple[Span, ...]
+    sentences: tuple[Span, ...]  # one for each line of ``read``; of a long value, its own
 
     def place(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the offsets in the text for offsets in ``read``. *Shape:* [T, 2]."""

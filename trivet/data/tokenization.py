@@ -307,11 +307,7 @@ def with_response(
 ) -> TokenizedExample:
     """Return an example that was tokenized without a response, with one.
 
-    Args:
-        tokenized: Example whose response is empty.
-        text: Text of the response.
-        segment: Its tokens.
-        sentences: Its sentences; ``None`` means those of the sentence splitter.
+    ``sentences`` are those of the response; ``None`` means those of the sentence splitter.
 
     Raises:
         ExampleError: The sentences do not fit the text.

@@ -48,19 +48,13 @@ class Amount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value and its place.
-
-    Attributes:
-        kind: Type of the value.
-        span: Characters of the text.
-        amount: Magnitude of a number or quantity; None for the others.
-        parts: Parts of a date or clock time, such as ``year 1967``, ``day 1-15`` and ``minute
-            1080``, or the words of a name; all must be found.
-    """
+    """A value and its place."""
 
     kind: ValueKind
     span: Span
-    amount: Amount | None = None
+    amount: Amount | None = None  # magnitude of a number or quantity
+    # those of a date or clock time, such as ``year 1967``, ``day 1-15`` and ``minute 1080``, or the
+    # words of a name; all must be found
     parts: Parts = ()
 
 

@@ -45,15 +45,10 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class WindowLayout:
-    """The pieces of a window, in order.
+    """The pieces of a window, in order."""
 
-    Attributes:
-        pieces: Pieces of an example with a question, or of any if there are no others.
-        without_question: Pieces of an example without a question; empty: the same.
-    """
-
-    pieces: tuple[Piece, ...]
-    without_question: tuple[Piece, ...] = ()
+    pieces: tuple[Piece, ...]  # of an example with a question, or of any if there are no others
+    without_question: tuple[Piece, ...] = ()  # of one without a question; empty: the same
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _STRICT
 
@@ -111,17 +106,11 @@ PLAIN = WindowLayout(
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The pieces of an example's windows, with the ids of all that is fixed.
-
-    Attributes:
-        pieces: Pieces.
-        special: Ids of special tokens and of fixed texts.
-        passages: Largest number of passages in a window.
-    """
+    """The pieces of an example's windows, with the ids of all that is fixed."""
 
     pieces: tuple[Piece, ...]
     special: SpecialTokens
-    passages: int
+    passages: int  # largest number of them in a window
 
     @property
     def positions(self) -> int:
@@ -145,10 +134,7 @@ class Frame:
     ) -> tuple[IntArray, IntArray]:
         """Return the ids of a row before its response, and the columns of its context tokens.
 
-        Args:
-            question: Ids of the question.
-            context: Ids of the context tokens. *Shape:* [T].
-            runs: Passage of each of them in this row, from 0. *Shape:* [T].
+        ``runs`` has the passage of each context token in this row, from 0. *Shape:* [T].
         """
         shown = int(runs[-1]) + 1 if len(runs) else 0
         if self._contexts.text:

@@ -51,50 +51,33 @@ TAIL_SHARE = 4  # a slice ends at a sentence end if there is one in its last fou
 
 
 class Plan(NamedTuple):
-    """Estimated cost of reading an example with one window length.
-
-    Attributes:
-        size: Window length.
-        chunks: First and one-past-last response token of each chunk.
-        room: Number of positions for context in a window.
-        windows: Number of windows, if every slice were full and every chunk had evidence.
-        cut: Number of question tokens that do not fit.
-        work: Computation of an encoder on these windows, in positions; only ratios are meaningful.
-    """
+    """Estimated cost of reading an example with one window length."""
 
     size: int
-    chunks: list[tuple[int, int]]
-    room: int
-    windows: int
-    cut: int
-    work: float
+    chunks: list[tuple[int, int]]  # first and one-past-last response token of each
+    room: int  # positions for context in a window
+    windows: int  # if every slice were full and every chunk had evidence
+    cut: int  # question tokens that do not fit
+    work: float  # computation of an encoder on these windows, in positions; only ratios count
 
 
 @dataclass(frozen=True, slots=True)
 class WindowSettings:
-    """Window settings. They belong to the weights: inputs must be cut as in training.
+    """Window settings. They belong to the weights: inputs must be cut as in training."""
 
-    Attributes:
-        size: Most positions in a window, at least 32.
-        stride_overlap: Number of context tokens that a slice repeats from the previous one.
-        sizes: Window lengths to choose from for each example, rising, the last one ``size``; empty
-            if ``size`` is the only one.
-        break_even: Number of positions at which a window's attention costs as much as its dense
-            matmuls; needed to choose among ``sizes`` (``model.trunk.break_even``).
-        evidence_sentences: Number of context sentences for each response sentence in the evidence
-            windows, which examples of several slices have; 0 for none of these.
-        sort_contexts: Whether an example of several slices is cut with its contexts in another
-            order: those first that share most words with question and response, so that a slice
-            shows together what belongs together. Among many contexts the related ones would be
-            scattered.
-        layout: Pieces of a window.
-    """
-
-    size: int = 512
-    stride_overlap: int = 0
+    size: int = 512  # most positions in a window, at least 32
+    stride_overlap: int = 0  # context tokens that a slice repeats from the previous one
+    # window lengths to choose from for each example, rising, the last one ``size``; empty if that
+    # is the only one
     sizes: tuple[int, ...] = ()
+    # positions at which a window's attention costs as much as its dense matmuls; needed to choose
+    # among ``sizes`` (``model.trunk.break_even``)
     break_even: int | None = None
+    # context sentences for each response sentence in the evidence windows, which examples of
+    # several slices have; 0 for none of these
     evidence_sentences: int = 0
+    # whether an example of several slices is cut with those contexts first that share most words
+    # with question and response, so that a slice shows together what belongs together
     sort_contexts: bool = False
     layout: WindowLayout = PLAIN
 
@@ -182,57 +165,38 @@ class WindowSettings:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """One example as rows of ids, one per window, and maps from its tokens to the rows.
+    """One example as rows of ids, one per window, and maps from its tokens to the rows."""
 
-    Attributes:
-        window_size: Most positions in a window.
-        rows: Token ids of each window.
-        segments: 0 for context and question, 1 for the response. Same lengths as ``rows``.
-        response_row: Row of the k-th copy of each response token, -1 for none. If there are
-            evidence windows, the last copies are in these. *Shape:* [R, K].
-        response_column: Column of the same copy. *Shape:* [R, K].
-        context_row: Row of the one copy of each context token that counts. *Shape:* [C].
-        context_column: Column of the same copy. *Shape:* [C].
-        context_weight: 1 / (sentences x tokens in the token's sentence). *Shape:* [C].
-        question_overlap, response_overlap: As in ``Windows``, without padding.
-        sentence_features: As in ``Windows``. *Shape:* [S, F].
-        roles: Role of each response sentence; one without a claim counts in no mean.
-        values: Values of each response sentence, with their status.
-        sources: Context sentences that share most words with each response sentence, best first.
-            *Shape:* [S, at least 3, or all].
-        response_sentence: Sentence of each response token. *Shape:* [R].
-        sentences: Number of response sentences, S.
-        context_sentence: Sentence of each context token. *Shape:* [C].
-        row_context: Numbers of the context tokens that each row shows, from left to right.
-        row_columns: Columns of these tokens.
-        row_is_evidence: Whether each row is an evidence window. It owns no context token, and has
-            its own part in the joining (``model.aggregate``). *Shape:* [rows].
-        cut_question_tokens: Number of question tokens that did not fit.
-        response_chunks: Number of chunks in which the response is read.
-    """
-
-    window_size: int
-    rows: tuple[IntArray, ...]
-    segments: tuple[IntArray, ...]
+    window_size: int  # most positions in a window
+    rows: tuple[IntArray, ...]  # token ids of each window
+    segments: tuple[IntArray, ...]  # 0 for context and question, 1 for the response, as ``rows``
+    # row and column of the k-th copy of each response token, -1 for none; if there are evidence
+    # windows, the last copies are in these, [R, K]
     response_row: IntArray
     response_column: IntArray
+    # row and column of the one copy of each context token that counts, [C]
     context_row: IntArray
     context_column: IntArray
-    context_weight: FloatArray
-    question_overlap: FloatArray
+    context_weight: FloatArray  # 1 / (sentences x tokens in the token's sentence), [C]
+    question_overlap: FloatArray  # this and the next two as in ``Windows``, without padding
     response_overlap: FloatArray
     sentence_features: FloatArray
-    roles: tuple[SentenceRole, ...]
-    values: tuple[tuple[FoundValue, ...], ...]
+    roles: tuple[SentenceRole, ...]  # of response sentences; without a claim they count in no mean
+    values: tuple[tuple[FoundValue, ...], ...]  # of each response sentence, with their status
+    # context sentences that share most words with each response sentence, best first, [S, at least
+    # 3, or all]
     sources: IntArray
-    response_sentence: IntArray
-    sentences: int
-    context_sentence: IntArray
+    response_sentence: IntArray  # sentence of each response token, [R]
+    sentences: int  # number of response sentences, S
+    context_sentence: IntArray  # sentence of each context token, [C]
+    # numbers of the context tokens that each row shows, from left to right, and their columns
     row_context: tuple[IntArray, ...]
     row_columns: tuple[IntArray, ...]
+    # whether each row is an evidence window, which owns no context token and has its own part in
+    # the joining (``model.aggregate``), [rows]
     row_is_evidence: BoolArray
-    cut_question_tokens: int
-    response_chunks: int
+    cut_question_tokens: int  # those that did not fit
+    response_chunks: int  # in which the response is read
 
     def sentence_pool(self) -> FloatArray:
         """Return the row of each sentence that averages its tokens, 0 without a claim. [S, R]."""

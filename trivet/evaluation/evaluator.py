@@ -340,13 +340,9 @@ class Evaluator:
         reading: Reading[T],
         threshold: float | None = None,
     ) -> list[T | Refusal]:
-        """Join the answers to the windows of examples and read the verdicts.
+        """Join the answers to the windows of examples that are no error, and read the verdicts.
 
-        Args:
-            examples: Results of preprocessing.
-            accumulators: Answers to the windows of each example that is no error.
-            reading: ``to_evaluation`` or ``to_token_verdicts``.
-            threshold: As in ``evaluate``.
+        ``reading`` is ``to_evaluation`` or ``to_token_verdicts``, the threshold as in ``evaluate``.
         """
         info, answers = self.bundle.info, iter(accumulators)
         thresholds = info.thresholds

@@ -134,11 +134,9 @@ def to_token_verdicts(
 
 
 def with_support(threshold: T | None, judged: str) -> T:
-    """Return the threshold, or thresholds, that the support of something is compared with.
+    """Return the threshold, or thresholds, of a bundle or a verdict, if it has any.
 
-    Args:
-        threshold: That of a bundle or of a verdict; ``None`` without a support head.
-        judged: Plural noun for the message, such as ``sentences``.
+    ``judged`` is a plural noun for the message, such as ``sentences``.
 
     Raises:
         BackendError: The bundle has no support head.
@@ -249,13 +247,8 @@ def with_sources(
 ) -> Verdict:
     """Return a verdict with the sources of its sentences, best first, and its citation marks.
 
-    A supported sentence has a source, so its best one counts even below the threshold.
-
-    Args:
-        verdict: A verdict without them.
-        tokens: Its example.
-        logits: Logit of each pair of sentences; None without an evidence head. *Shape:* [S, X].
-        info: Map of the logits to sources; None without an evidence head.
+    A supported sentence has a source, so its best one counts even below the threshold. The logits
+    of each pair of sentences [S, X] and their map are None without an evidence head.
     """
     if logits is not None and info is not None and verdict.sentences:
         spans, sentences = tokens.context_sentence_spans, []

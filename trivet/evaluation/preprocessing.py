@@ -33,19 +33,13 @@ Refusal: TypeAlias = ExampleError | WindowError | BackendError
 
 @dataclass(frozen=True, slots=True)
 class PreprocessedExample:
-    """An example as the caller gave it, tokenized and cut into windows.
-
-    Attributes:
-        example: Texts.
-        tokens: Tokens.
-        layout: Windows.
-        alone: Whether a sentence is judged by its own support, not by that of the whole response
-            as well, as in an answer that is still being written.
-    """
+    """An example as the caller gave it, tokenized and cut into windows."""
 
     example: RagExample
     tokens: TokenizedExample
     layout: Layout
+    # whether a sentence is judged by its own support, not by that of the whole response as well, as
+    # in an answer that is still being written
     alone: bool = False
 
     @property

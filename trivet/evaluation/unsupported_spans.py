@@ -47,13 +47,9 @@ def find_unsupported(
 ) -> tuple[UnsupportedSpan, ...]:
     """Return the spans of each unsupported sentence.
 
-    These are the values that its sources do not have and its weakest words, or all of it.
-
-    Args:
-        preprocessed: The example, with its layout.
-        support: Support probabilities of the response tokens. *Shape:* [R, or more].
-        sentences: Verdicts on the sentences that have a token.
-        threshold: Words whose support is below it are weak.
+    These are the values that its sources do not have and its weakest words, or all of it. Words
+    whose support [R, or more] is below the threshold are weak; the verdicts are those on the
+    sentences that have a token.
     """
     tokens, layout = preprocessed.tokens, preprocessed.layout
     response = preprocessed.example.response
@@ -96,11 +92,7 @@ def mark_values(
 ) -> tuple[UnsupportedSpan, ...]:
     """Return a span for each value of a response sentence that its sources do not have.
 
-    Args:
-        tokens: The example.
-        layout: Its layout, with the values.
-        number: The response sentence.
-        probability: Probability of the sentence to be unsupported.
+    ``probability`` is that of the sentence to be unsupported.
     """
     response, start = tokens.example.response, tokens.response_sentence_spans[number].start
     near = layout.sources[number].tolist()

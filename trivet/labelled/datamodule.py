@@ -171,18 +171,11 @@ Rows = Sequence[Item] | Callable[[], Sequence[Item]]
 
 
 class RagData(lightning.LightningDataModule):
-    """Batches for training, validation, test and prediction.
+    """Batches of at most ``batch_windows`` for training, validation, test and prediction.
 
-    Args:
-        train: Items to train on.
-        dev: Items to validate on; never altered.
-        pad: Id of the padding token.
-        batch_windows: Most windows in a batch.
-        seed: Seed of the shuffle and of the augmentation.
-        augmentation: Probabilities of alterations of the rows of ``train``.
-        prepare_altered: Prepares altered examples as ``train`` was; required for augmentation.
-        test: Items for test and prediction.
-        workers: Processes that prepare batches; 0: the training process.
+    The rows of ``train`` are shuffled and altered by ``seed``, those of ``dev`` and ``test`` never;
+    ``prepare_altered`` prepares altered examples as ``train`` was, and augmentation needs it.
+    ``workers`` processes prepare batches; 0: the training process.
     """
 
     def __init__(

@@ -106,11 +106,7 @@ def parse_row(
 ) -> LabelledExample:
     """Return the example of a row; ``RowError`` if it cannot be trusted.
 
-    Args:
-        row: Object of a line.
-        default_source: Source of a row that names none.
-        place: Place of the row, for the report and for the name of a row without ``id``.
-        report: Report of oddities.
+    ``place`` is that of the row, for the report and for the name of a row without ``id``.
     """
     contexts = row.get("contexts")
     if not isinstance(contexts, list) or not all(isinstance(text, str) for text in contexts):

@@ -52,12 +52,7 @@ _FROM_SOURCE = frozenset({"example", "values"})
 
 
 class PreparedRows(Sequence[Item]):
-    """Items whose arrays are in an Arrow file.
-
-    Args:
-        examples: Labelled examples of the file's rows, in its order.
-        path: File.
-    """
+    """Items whose arrays are in an Arrow file; ``examples`` are those of its rows, in its order."""
 
     def __init__(self, examples: Sequence[LabelledExample], path: Path) -> None:
         self.examples = examples

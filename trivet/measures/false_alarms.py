@@ -68,14 +68,7 @@ def conformal_threshold(support: FloatArray, document: Sequence[str], rate: floa
     Split conformal risk control (arXiv 2208.02814) with documents as exchangeable units: of n
     documents and the mean share r of their faithful responses that are flagged, the expected share
     in a new document is at most (n * r + 1) / (n + 1), which is kept at ``rate`` or below.
-
-    Args:
-        support: Support of faithful responses. *Shape:* [n].
-        document: Source document of each.
-        rate: Highest rate of false alarms, in (0, 1).
-
-    Returns:
-        The threshold; ``None`` if there are fewer than 1 / rate - 1 documents.
+    ``support`` [n] is that of faithful responses. ``None`` with fewer than 1 / rate - 1 documents.
     """
     _, place, counts = np.unique(np.array(document), return_inverse=True, return_counts=True)
     if len(counts) < needed_documents(rate):

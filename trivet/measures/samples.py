@@ -50,11 +50,7 @@ class Sample:
 
 
 def samples(rows: Sequence[Prediction]) -> list[Sample]:
-    """Return the samples of all measures with a known truth, in a fixed order.
-
-    Raises:
-        ValueError: A verdict holds a number that is not finite.
-    """
+    """Return the samples of all measures with a known truth, in a fixed order."""
     units = scored_units(rows)
     return [
         sample
@@ -71,12 +67,9 @@ def samples(rows: Sequence[Prediction]) -> list[Sample]:
 def samples_at_common_threshold(
     rows: Sequence[Prediction], tuned_on: Sequence[Prediction]
 ) -> list[Sample]:
-    """Return precision, recall and F1 at the threshold that is best on further rows as well.
+    """Return precision, recall and F1 of rows at the threshold on faithfulness of other rows.
 
-    Args:
-        rows: Measured rows.
-        tuned_on: Rows whose F1 chooses the threshold on faithfulness; of one class, nothing is
-            returned.
+    It has the best F1 on ``tuned_on``; if these are of one class, nothing is returned.
     """
     units, tuned = response_units(rows), response_units(tuned_on)
     best = best_threshold(1 - tuned.probs, tuned.positive.astype(float))

@@ -165,11 +165,8 @@ def joined_parts(value: Any) -> Any:
 def passage(item: Any, *, nested: bool = False) -> tuple[str | None, ContextName]:
     """Return the text and the name of a passage: a string, or an object that holds them.
 
-    Its metadata may hold the name.
-
-    Args:
-        item: Passage.
-        nested: Whether the object is that of a tool, with the names of its own.
+    Its metadata may hold the name. ``nested`` tells whether the object is that of a tool, with the
+    names of its own.
     """
     if isinstance(item, list | tuple):
         item = joined_parts(item)

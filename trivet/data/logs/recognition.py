@@ -25,15 +25,10 @@ _COLUMN_CODES = frozenset({"missing_field", "ambiguous_field"})
 
 @dataclass(frozen=True)
 class Reading:
-    """The way to read the records of a file.
-
-    Attributes:
-        columns: Mapping of the columns of a row.
-        inside: Path to the rows inside of a record, as in `Shape.rows`.
-    """
+    """The way to read the records of a file."""
 
     columns: Columns
-    inside: str = ""
+    inside: str = ""  # path to the rows inside of a record, as in `Shape.rows`
 
     def rows(self, record: SourceRow) -> list[SourceRow]:
         """Return the rows inside of a record; the record itself if it holds none."""

@@ -14,24 +14,18 @@ Paths = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The rows of one kind of file.
+    """The rows of one kind of file."""
 
-    Attributes:
-        name: Name for ``--format``.
-        title: Name in messages.
-        fields: Paths of each field; the first that leads to a value counts. Fields that are not
-            named here have their plain names.
-        rows: Path to the rows inside a record, such as ``results.results[]``; "" if the record is
-            the row, ``{}`` if its members are columns. Members of the objects around a row count as
-            its own.
-        messages: Column of a conversation, whose answers `trivet.data.logs.conversation` reads in
-            place of the fields whose paths begin with it.
-    """
-
-    name: str
-    title: str
+    name: str  # for ``--format``
+    title: str  # in messages
+    # paths of each field, of which the first that leads to a value counts; fields that are not
+    # named here have their plain names
     fields: Mapping[str, Paths] = field(default_factory=dict)
+    # path to the rows inside a record, such as ``results.results[]``; "" if the record is the row,
+    # ``{}`` if its members are columns; members of the objects around a row count as its own
     rows: str = ""
+    # column of a conversation, whose answers `trivet.data.logs.conversation` reads in place of the
+    # fields whose paths begin with it
     messages: str = ""
 
 

@@ -23,13 +23,9 @@ BY_ROW = frozenset({"attention", "fused"})
 class InferenceLayer(nn.Module):
     """An encoder layer without dropout, with its three projections fused into one matmul.
 
-    The encoder computes the attention between ``project`` and ``finish``.
-
-    Args:
-        layer: A layer of the library.
-        projections: Its projections to queries, keys and values.
-        output: The projection of its attention's output, and the layer norm after it.
-        scale: Factor of the queries.
+    The encoder computes the attention between ``project`` and ``finish``. ``projections`` are those
+    to queries, keys and values of a layer of the library, ``output`` that of its attention's output
+    and the layer norm after it, and ``scale`` is the factor of the queries.
     """
 
     def __init__(
