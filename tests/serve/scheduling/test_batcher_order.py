@@ -190,3 +190,29 @@ async def test_a_call_waits_for_requests_that_are_being_laid_out(
         assert at.windows_with(OTHER) == at.windows_with(SHORT) == [1]
         # Nothing else is coming: the next one starts at once, whatever wait_ms says.
         await at.ask(example(LONG))
+
+
+async def test_an_expired_request_is_never_tokenized(
+    at: GatedBatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preprocess, opened, seen = Preprocessor.preprocess, threading.Event(), []
+
+    def slowly(owner: Any, examples: Any, **settings: Any) -> Any:
+        seen.append(examples[0].id)
+        assert opened.wait(30)
+        return preprocess(owner, examples, **settings)
+
+    monkeypatch.setattr(Preprocessor, "preprocess", slowly)
+    first = [at.ask(example(OTHER)) for _ in range(16)]  # more than there are threads
+    await until(lambda: len(at.batcher.requests) == 16)
+    late = at.ask(example(SHORT), timeout_seconds=600)
+    await until(lambda: len(at.batcher.requests) == 17)
+    for request in at.batcher.requests:
+        if request.examples[0].id == SHORT:
+            request.deadline = time.monotonic()
+    opened.set()
+    at.gated.let(10_000)
+    with pytest.raises(Expired, match="before it was tokenized"):
+        await late
+    await asyncio.gather(*first)
+    assert seen == [OTHER] * 16
