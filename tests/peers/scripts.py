@@ -97,8 +97,15 @@ RIGHT: dict[str, tuple[Script, float, bool | None, int]] = {
 
 
 def judged(kind: str, script: Script, example: RagExample = EXAMPLE) -> PeerScore:
+    return asked(kind, script, example)[0]
+
+
+def asked(
+    kind: str, script: Script, example: RagExample = EXAMPLE
+) -> tuple[PeerScore, list[dict[str, Any]]]:
+    """Return the score of an example, and the bodies of the requests."""
     with (
         ScriptedEndpoint(script) as endpoint,
         ChatClient("scripted", base_url=endpoint.url) as client,
     ):
-        return LlmPeer(kind, JUDGES[kind], client).score(example)
+        return LlmPeer(kind, JUDGES[kind], client).score(example), endpoint.bodies

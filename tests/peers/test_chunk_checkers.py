@@ -6,13 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import safetensors.torch
 import torch
 import transformers
 
-from tests.conftest import filled
-from tests.peers.conftest import roberta_config, roberta_tokenizer
-from trivet.errors import ConfigError
 from trivet.peers.chunk_checkers import MiniCheck, make_peer
 from trivet.peers.peer import PeerSetup
 from trivet.records import RagExample
@@ -95,13 +91,3 @@ def test_factcg_asks_its_question(minicheck_checkpoints: dict[str, Path]) -> Non
     chunk = DOC.replace(". It", ".\nIt")
     both = peer.support([(chunk, CLAIM), (chunk, "It is old.")])
     assert score.faithfulness == pytest.approx(min(both), abs=1e-6)
-
-
-def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
-    encoder = filled(transformers.RobertaModel(roberta_config()))
-    state = {f"base_model.{name}": value for name, value in encoder.state_dict().items()}
-    safetensors.torch.save_file(state, tmp_path / "model.safetensors")
-    roberta_config().save_pretrained(tmp_path)
-    roberta_tokenizer().save_pretrained(tmp_path)
-    with pytest.raises(ConfigError, match="or no RobertaForSequenceClassification"):
-        make_peer("factcg", str(tmp_path), PeerSetup())

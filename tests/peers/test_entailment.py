@@ -18,14 +18,6 @@ from trivet.records import RagExample
 PAIRS = [("The mill is old.", "The mill was built in 1817."), ("The boat is red.", "It is wide.")]
 
 
-def test_classes_are_found_by_name(nli_checkpoint: Path) -> None:
-    probs = CrossEncoder(str(nli_checkpoint)).model.read(PAIRS)
-    named = CrossEncoder(str(nli_checkpoint)).relate(PAIRS)
-    # label2id: neutral 0, entailment 1, contradiction 2.
-    np.testing.assert_array_equal(np.stack(named, axis=1), probs[:, [1, 2]])
-    np.testing.assert_allclose(probs.sum(axis=1), 1, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     "labels",
     [

@@ -65,11 +65,6 @@ def test_other_weights_are_refused(hhem_checkpoint: Path, tmp_path: Path) -> Non
         Hhem(str(tmp_path))
 
 
-def test_a_missing_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be loaded"):
-        Hhem(str(tmp_path / "nothing"))
-
-
 @pytest.mark.network
 @pytest.mark.parametrize(
     ("pair", "published"),

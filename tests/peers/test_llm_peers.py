@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import concurrent.futures
+import hashlib
 import itertools
-import threading
-from collections.abc import Callable
+import json
 from dataclasses import replace
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from tests.llm import scripted_endpoint as scripted
-from tests.llm.scripted_endpoint import Reply, Script, ScriptedEndpoint
+from tests.llm.scripted_endpoint import Reply, Script
 from tests.peers.scripts import (
     DEEPEVAL,
     EXAMPLE,
@@ -20,6 +19,7 @@ from tests.peers.scripts import (
     RAGAS,
     RIGHT,
     SENTENCES,
+    asked,
     by_text,
     judged,
     statements,
@@ -36,15 +36,35 @@ from trivet.records import RagExample
 kinds = pytest.mark.parametrize("kind", JUDGES)
 
 
+# Digests of all messages about EXAMPLE, and of the documents, with the right answers. A wanted
+# change: look at it beside the tool (`benchmarks.peers_against_tools`, or its source).
+PROMPTS = {
+    "ragas": "10d8f9643684",
+    "deepeval": "f3ba1c940926",
+    "trulens": "efb337b5bf9c",
+    "selfcheck": "7e66cd8c0d43",
+    "likert": "fecea968a9d2",
+    "chainpoll": "2eca17b9b30e",
+    "lynx": "95ffcb990a6f",
+    "prometheus": "4d8014bea258",
+    "guardian": "50fd2e10987f",
+    "glider": "0eaa029a89ae",
+    "tlm": "5281a73814fc",
+    "tlm-high": "f334e039e0e2",
+}
+
+
 @kinds
-def test_right_answers_are_read_and_counted(kind: str) -> None:
+def test_right_answers_are_read_and_counted_and_no_prompt_changes_unnoticed(kind: str) -> None:
     script, faithfulness, hallucinated, calls = RIGHT[kind]
-    score = judged(kind, script)
+    score, bodies = asked(kind, script)
     assert score.faithfulness == pytest.approx(faithfulness)
     assert (score.hallucinated, score.failed) == (hallucinated, None)
     assert score.calls == calls == len(score.raw["answers"])
     assert score.prompt_tokens == calls * scripted.INPUT_TOKENS
     assert score.completion_tokens == calls * scripted.OUTPUT_TOKENS
+    whole = json.dumps([(body["messages"], body.get("documents")) for body in bodies])
+    assert hashlib.sha256(whole.encode()).hexdigest()[:12] == PROMPTS[kind]
 
 
 def test_chainpoll_is_the_share_of_votes() -> None:
@@ -53,12 +73,24 @@ def test_chainpoll_is_the_share_of_votes() -> None:
     assert score.hallucinated is False
 
 
+TOO_LONG = scripted.error(400, "This model's maximum context length is 10 tokens")
+
+
 @kinds
-@pytest.mark.parametrize("text", ["", "I would say that it is so.", '{"SCORE": [1', "{}", "9"])
-def test_malformed_answers_fail_and_are_paid_for(kind: str, text: str) -> None:
-    score = judged(kind, lambda body: text)
-    assert (score.faithfulness, score.failed) == (None, "unparsable")
-    assert score.calls >= 1
+@pytest.mark.parametrize(
+    ("reply", "failed"),
+    [
+        *((text, "unparsable") for text in ("", "I would say so.", '{"SCORE": [1', "{}", "9")),
+        (scripted.REFUSED, "refused"),
+        (TOO_LONG, "too_long"),
+    ],
+)
+def test_what_is_no_answer_fails_and_is_paid_for(
+    kind: str, reply: Reply | str, failed: str
+) -> None:
+    score = judged(kind, lambda body: reply)
+    assert (score.faithfulness, score.failed) == (None, failed)
+    assert (score.calls >= 1) == (reply is not TOO_LONG)
 
 
 @pytest.mark.parametrize(
@@ -78,18 +110,6 @@ def test_a_malformed_answer_to_a_later_call_fails_the_row(kind: str, call: int) 
 
 
 @kinds
-def test_a_refusal_fails(kind: str) -> None:
-    score = judged(kind, lambda body: scripted.REFUSED)
-    assert (score.failed, score.calls) == ("refused", 1)
-
-
-@kinds
-def test_a_row_that_the_endpoint_cannot_answer_fails_alone(kind: str) -> None:
-    too_long = scripted.error(400, "This model's maximum context length is 10 tokens")
-    assert judged(kind, lambda body: too_long).failed == "too_long"
-
-
-@kinds
 def test_a_judge_needs_a_model_and_takes_the_one_after_the_colon(kind: str) -> None:
     with pytest.raises(ConfigError, match="name its model with --model"):
         load_peer(kind, PeerSetup())
@@ -106,32 +126,6 @@ def test_a_wrong_key_stops_the_run() -> None:
 def test_an_empty_response_is_not_asked_about() -> None:
     score = judged("likert", scripted.sequence("Score: 5"), replace(EXAMPLE, response=" "))
     assert (score.failed, score.calls) == ("empty_response", 0)
-
-
-@kinds
-def test_a_slow_answer_holds_up_no_other_row(kind: str) -> None:
-    right, gate = RIGHT[kind][0], threading.Event()
-
-    def script(body: dict[str, Any]) -> Reply:
-        reply = right(body)
-        assert isinstance(reply, str)
-        return Reply(reply, wait=gate if "Slow" in str(body) else None)
-
-    slow = replace(EXAMPLE, question="Slow?", contexts=("Slow.",))
-    with (
-        ScriptedEndpoint(script) as endpoint,
-        ChatClient("scripted", base_url=endpoint.url) as client,
-        concurrent.futures.ThreadPoolExecutor(2) as pool,
-    ):
-        peer = LlmPeer(kind, JUDGES[kind], client)
-        peer.score(EXAMPLE)  # the first call to an endpoint is made alone
-        first = pool.submit(peer.score, slow)
-        try:
-            assert pool.submit(peer.score, EXAMPLE).result(30).failed is None
-            assert not first.done()
-        finally:
-            gate.set()
-        assert first.result(30).failed is None
 
 
 @pytest.mark.parametrize(
@@ -188,20 +182,6 @@ def test_likert_reads_no_other_rating_than_the_last(text: str) -> None:
     assert judged("likert", lambda body: text).failed == "unparsable"
 
 
-def test_prometheus_is_asked_without_a_system_message() -> None:
-    bodies: list[dict[str, Any]] = []
-
-    def script(body: dict[str, Any]) -> str:
-        bodies.append(body)
-        return "[RESULT] 4"
-
-    judged("prometheus", script)
-    (message,) = bodies[0]["messages"]
-    assert message["role"] == "user"
-    assert message["content"].startswith("You are a fair judge assistant tasked with")
-    assert "set for performance.\n###Task Description:\nAn instruction" in message["content"]
-
-
 @pytest.mark.parametrize(
     ("text", "grade"), [("[RESULT] (3)", 3), ("so the Score: 5/5", 5), ("score of 2 ", 2)]
 )
@@ -209,53 +189,20 @@ def test_prometheus_reads_what_its_own_parser_reads(text: str, grade: int) -> No
     assert judged("prometheus", lambda body: text).faithfulness == (grade - 1) / 4
 
 
-def test_trulens_keeps_all_statements_if_the_list_cannot_be_read() -> None:
+def test_trulens_keeps_all_statements_but_numbers_if_the_list_cannot_be_read() -> None:
     script = by_text(ALL_STATEMENTS="none of them", STATEMENT='{"score": 3}')
-    score = judged("trulens", script)
-    assert score.sentences is not None
-    assert [one.text for one in score.sentences] == SENTENCES
+    listed = replace(EXAMPLE, response=f"{SENTENCES[0]}\n\n2.\n\n{SENTENCES[1]}")
+    for example in (EXAMPLE, listed):
+        score = judged("trulens", script, example)
+        assert [one.text for one in score.sentences or ()] == SENTENCES
     assert judged("trulens", by_text(ALL_STATEMENTS="[]")).faithfulness == 0
 
 
-def test_trulens_takes_no_number_of_a_list_for_a_statement() -> None:
-    script = by_text(ALL_STATEMENTS="none of them", STATEMENT='{"score": 3}')
-    listed = replace(EXAMPLE, response=f"{SENTENCES[0]}\n\n2.\n\n{SENTENCES[1]}")
-    score = judged("trulens", script, listed)
-    assert [one.text for one in score.sentences or ()] == SENTENCES
-
-
-def test_granite_guardian_reads_the_contexts_as_documents() -> None:
-    bodies: list[dict[str, Any]] = []
-
-    def script(body: dict[str, Any]) -> str:
-        bodies.append(body)
-        return "<score>yes</score>"
-
-    assert judged("guardian", script).hallucinated
-    assert bodies[0]["documents"] == [
-        {"doc_id": "0", "text": EXAMPLE.contexts[0]},
-        {"doc_id": "1", "text": EXAMPLE.contexts[1]},
-    ]
-    roles = [message["role"] for message in bodies[0]["messages"]]
-    assert roles == ["user", "assistant", "user"]
-
-
 def test_repeats_are_samples_of_their_own() -> None:
-    with (
-        ScriptedEndpoint(lambda body: "Score: 3") as endpoint,
-        ChatClient("scripted", base_url=endpoint.url) as client,
-    ):
-        keys = set()
-        ask: Callable[..., ChatAnswer] = client.ask
-
-        def keep(request: Any) -> ChatAnswer:
-            keys.add(request.key("", ""))
-            return ask(request)
-
-        client.ask = keep  # type: ignore[method-assign]
-        for repeat in range(3):
-            LlmPeer("likert", llm_ratings.likert, client, repeat).score(EXAMPLE)
-    assert len(keys) == 3
+    client = Mock(**{"ask.return_value": ChatAnswer("Score: 3", "", "", 1, 1, 0.0)})
+    for repeat in range(3):
+        LlmPeer("likert", llm_ratings.likert, client, repeat).score(EXAMPLE)
+    assert len({call.args[0].key("", "") for call in client.ask.call_args_list}) == 3
 
 
 def test_prompts_hold_texts_as_they_are() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.data.examples import write_parquet
 from tests.peers.rows import row
 from trivet.errors import DataError
 from trivet.peers.predictions import read_foreign
@@ -33,11 +34,8 @@ def test_scores_are_taken_by_id_in_any_order(tmp_path: Path, column: str, third:
 
 
 def test_parquet_is_read_and_null_is_a_failure(tmp_path: Path) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
     rows = [one | {"score": None} if n == 3 else one for n, one in enumerate(GOOD)]
-    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "p.parquet")
+    write_parquet(tmp_path / "p.parquet", *rows)
     found = read_foreign("x", f"{tmp_path / 'p.parquet'}:score", ROWS).repeats[0]
     assert [one.failed for one in found] == [None, None, None, "missing", None, None, None]
 

@@ -5,8 +5,6 @@ A score that does not depend on the claim, or that counts the other way, fails h
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from trivet.peers.chunk_checkers import NAME, FactCG
@@ -14,7 +12,6 @@ from trivet.peers.local_model import load_classifier
 from trivet.peers.peer import PeerSetup, load_peer
 from trivet.records import RagExample
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "peers.md"
 DOCUMENT = "A group of students gather in the school library to study for their exams."
 QUESTION = "Where do the students study?"
 SUPPORTED = "The students study in the school library."

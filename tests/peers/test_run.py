@@ -193,31 +193,20 @@ def test_a_peer_that_cannot_be_loaded_leaves_no_file_and_drops_none(
         raise ConfigError("no weights")
 
     run = Run(ROWS, tmp_path, restart=restart)
-    with pytest.raises(ConfigError, match="no weights"):
-        run_peer("p", broken, run)
-    assert not run.path("p").exists()
+    refusing = Scripted([LlmError("no key", "unauthorized", fatal=True)])
+    for load, error in ((broken, ConfigError), (lambda _: refusing, LlmError)):
+        with pytest.raises(error):
+            run_peer("p", load, run)
+        assert not run.path("p").exists()
     before = run_peer("p", load_scripted, run).read_bytes()
     with pytest.raises(ConfigError, match="no weights"):
         run_peer("p", broken, replace(run, repeats=2))
     assert run.path("p").read_bytes() == before
 
 
-def test_a_peer_that_fails_before_its_first_score_leaves_no_file(tmp_path: Path) -> None:
-    run = Run(ROWS, tmp_path)
-    with pytest.raises(LlmError):
-        run_peer("p", lambda _: Scripted([LlmError("no key", "unauthorized", fatal=True)]), run)
-    assert not run.path("p").exists()
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b'{"some": "file"}\n', "not a file of predictions"),
-        (b"no json", "not a file of predictions"),
-    ],
-)
-def test_a_file_of_something_else_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+@pytest.mark.parametrize("content", [b'{"some": "file"}\n', b"no json"])
+def test_a_file_of_something_else_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "p.jsonl"
     path.write_bytes(content)
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError, match="not a file of predictions"):
         read_predictions(path, ROWS, 1)
