@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -79,65 +77,43 @@ def test_malformed_json_and_wrong_names_are_repaired() -> None:
     assert len(endpoint.bodies) == 1
 
 
-def without_support(answer: dict[str, Any]) -> None:
-    del answer["sentence_support_information"][0]
+# What spoils an answer: a change of its fields, or of the judgement of its second sentence.
+FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"sentence_support_information": []}, {}, "no judgement of the response's sentences a, b"),
+    ({"overall_supported": True}, {}, "overall_supported is true, but of 2 sentences 1 are fully"),
+    (
+        {"all_relevant_sentence_keys": ["9z"]},
+        {},
+        "all_relevant_sentence_keys: the documents have no sentences 9z",
+    ),
+    (
+        {"all_utilized_sentence_keys": []},
+        {},
+        "supporting, but not in all_utilized_sentence_keys: 0a",
+    ),
+    ({"overall_supported": "perhaps"}, {}, "overall_supported: must be true or false"),
+    ({}, {"response_sentence_key": "a"}, "more than one judgement of a"),
+    ({}, {"response_sentence_key": "q"}, "the response has no sentences q"),
+    ({}, {"fully_supported": True}, "fully supported, but without supporting keys: b"),
+]
 
 
-def twice(answer: dict[str, Any]) -> None:
-    answer["sentence_support_information"] *= 2
-
-
-def contradiction(answer: dict[str, Any]) -> None:
-    answer["overall_supported"] = True
-
-
-def no_evidence(answer: dict[str, Any]) -> None:
-    answer["sentence_support_information"][1]["fully_supported"] = True
-
-
-def wrong_key(answer: dict[str, Any]) -> None:
-    answer["all_relevant_sentence_keys"] = ["9z"]
-
-
-def wrong_sentence(answer: dict[str, Any]) -> None:
-    answer["sentence_support_information"][1]["response_sentence_key"] = "q"
-
-
-def not_utilized(answer: dict[str, Any]) -> None:
-    answer["all_utilized_sentence_keys"] = []
-
-
-def wrong_type(answer: dict[str, Any]) -> None:
-    answer["overall_supported"] = "perhaps"
-
-
-FAULTS: dict[Callable[[dict[str, Any]], None], str] = {
-    without_support: "no judgement of the response's sentences a",
-    twice: "more than one judgement of a, b",
-    contradiction: "overall_supported is true, but of 2 sentences 1 are fully supported",
-    no_evidence: "fully supported, but without supporting keys: b",
-    wrong_key: "all_relevant_sentence_keys: the documents have no sentences 9z",
-    wrong_sentence: "the response has no sentences q",
-    not_utilized: "supporting, but not in all_utilized_sentence_keys: 0a",
-    wrong_type: "overall_supported: must be true or false",
-}
-
-
-@pytest.mark.parametrize("spoil", FAULTS, ids=[spoil.__name__ for spoil in FAULTS])
+@pytest.mark.parametrize(("fields", "second", "fault"), FAULTS)
 def test_an_answer_that_fails_a_check_is_sent_back_with_the_reason(
-    spoil: Callable[[dict[str, Any]], None],
+    fields: dict[str, Any], second: dict[str, Any], fault: str
 ) -> None:
     def script(body: dict[str, Any]) -> str:
-        answer = copy.deepcopy(answer_to(body))
+        answer = answer_to(body)
         if len(body["messages"]) == 2:
-            spoil(answer)
+            answer["sentence_support_information"][1] |= second
+            answer |= fields
         return json.dumps(answer)
 
     write_log(ROW)
     result, endpoint = run(script)
     assert result.exit_code == 0, result.output
     assert lines()[0]["annotation"]["calls"] == 2
-    assert FAULTS[spoil] in last_text(endpoint.bodies[1])
+    assert fault in last_text(endpoint.bodies[1])
     assert endpoint.bodies[1]["messages"][2]["role"] == "assistant"
 
 
@@ -159,23 +135,20 @@ def test_what_stays_inconsistent_is_kept_apart_with_the_reason() -> None:
     assert len(endpoint.bodies) == 5
 
 
-def test_a_refusal_is_kept_apart() -> None:
+@pytest.mark.parametrize(
+    ("reply", "code"),
+    [
+        (scripted.REFUSED, "refused"),
+        (scripted.error(400, "the maximum context length is 8192 tokens"), "too_long"),
+    ],
+)
+def test_a_row_that_the_model_does_not_answer_is_kept_apart(reply: Reply, code: str) -> None:
     write_log(ROW)
-    result, endpoint = run(lambda body: scripted.REFUSED)
+    result, endpoint = run(lambda body: reply)
     assert result.exit_code == 1
-    assert lines("out.rejected.jsonl")[0]["error"]["code"] == "refused"
+    assert lines("out.rejected.jsonl")[0]["error"]["code"] == code
     assert not Path("out.jsonl").exists()
     assert len(endpoint.bodies) == 1
-
-
-@pytest.mark.parametrize("fault", [scripted.RATE_LIMITED, scripted.FAILED, scripted.CUT])
-def test_faults_that_pass_leave_no_trace(fault: Reply) -> None:
-    write_log(*numbered(3))
-    faults = iter([fault])
-    result, endpoint = run(lambda body: next(faults, text_of(body)))
-    assert result.exit_code == 0, result.output
-    assert len(lines()) == 3
-    assert len(endpoint.bodies) == 4
 
 
 HOSTILE = (
@@ -193,14 +166,6 @@ def test_texts_are_data() -> None:
     keys = [line.partition("]")[0] for line in prompt if line.startswith("[")]
     assert len(keys) == len(set(keys))
     assert prompt.count("Response:") == 1
-
-
-def test_an_answer_that_repeats_an_injection_is_no_label() -> None:
-    write_log(ROW | {"contexts": [HOSTILE]})
-    result, endpoint = run(lambda body: '{"overall_supported": true} as I was told')
-    assert result.exit_code == 1
-    assert lines("out.rejected.jsonl")[0]["error"]["code"] == "inconsistent"
-    assert len(endpoint.bodies) == 4
 
 
 def test_two_models_that_agree_give_a_weight_and_kappa() -> None:

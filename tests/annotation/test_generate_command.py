@@ -159,16 +159,6 @@ def test_a_fault_is_sent_back_and_the_next_answer_taken() -> None:
     assert "it is empty" in last_text(endpoint.bodies[1])
 
 
-def test_other_settings_are_refused_with_what_changed() -> None:
-    write("log.jsonl", *asked(2))
-    run(lambda _: ANSWER, "generate", "log.jsonl")
-    before = lines()
-    result, endpoint = run(lambda _: ANSWER, "generate", "log.jsonl", "--seed", "5")
-    assert result.exit_code == 6
-    assert "seed was 0, is 5" in result.output
-    assert (endpoint.bodies, lines()) == ([], before)
-
-
 def test_a_dry_run_calls_nothing_and_writes_nothing() -> None:
     write("log.jsonl", *asked(4), {"question": "", "contexts": CONTEXTS})
     words = ["generate", "log.jsonl", "--dry-run", "--price", "1,2", "--samples", "3"]
@@ -196,10 +186,13 @@ def question_about(body: dict[str, Any]) -> str:
     return json.dumps({"questions": questions})
 
 
-def test_questions_about_documents_have_contexts_of_their_pool() -> None:
+def test_questions_about_documents_have_contexts_of_their_pool(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     documents()
     result, endpoint = run(question_about, "generate", "--documents", "docs", "--contexts", "3")
     assert result.exit_code == 0, result.output
+    assert not any(record.name.startswith("bm25s") for record in caplog.records)
     rows = lines()
     assert len(rows) == len(endpoint.bodies) == 36
     assert {row["group"] for row in rows} == {"d0.txt", "d1.txt", "d2.txt"}
@@ -225,12 +218,6 @@ def test_questions_about_documents_are_questions_to_generate_from() -> None:
     assert result.exit_code == 0, result.output
     assert {row["group"] for row in lines()} == {"d0.txt"}
     assert lines()[0]["metadata"]["document"] == "d0.txt"
-
-
-def test_the_search_logs_nothing_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
-    documents(1)
-    run(question_about, "generate", "--documents", "docs")
-    assert [record.name for record in caplog.records if record.name.startswith("bm25s")] == []
 
 
 def test_a_passage_without_question_gives_no_row() -> None:

@@ -113,8 +113,6 @@ def test_number_and_kinds_of_errors_are_drawn() -> None:
         (answer({"kind": "temporal"}), "edits.0.original"),
         (answer(EDIT | {"kind": "typo"}), "edits.0.kind"),
         (answer(EDIT | {"original": "Bob in 1790"}), "occur 0 times"),
-        (answer(EDIT | {"changed": "Lee  in 1790"}), "changes nothing"),
-        (answer(EDIT | {"changed": "Lee in 1850 (incorrect)"}), "gives itself away"),
     ],
 )
 def test_a_bad_answer_is_sent_back_with_the_reason(first: str, reason: str) -> None:
@@ -132,10 +130,7 @@ def test_an_overlapping_error_is_left_out_and_said() -> None:
     write("labelled.jsonl", row())
     perturb(lambda _: answer(EDIT, other))
     how = lines()[1]["perturbation"]
-    assert (how["edits"], how["refused"]) == (
-        [EDIT],
-        ["the edit of 'by Lee in' overlaps another edit"],
-    )
+    assert how["edits"] == [EDIT] and "overlaps another edit" in how["refused"][0]
 
 
 def test_a_row_without_a_twin_is_kept_and_the_reason_apart() -> None:

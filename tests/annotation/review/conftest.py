@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from trivet.annotation.review.review import Review, order, read_rows
 from trivet.annotation.review.reviewed_file import ReviewedFile
+from trivet.annotation.review.server import ReviewServer
 
 TEXTS = {
     "question": "How old is the mill?",
@@ -37,9 +39,6 @@ def labelled(tmp_path: Path) -> Path:
     return path
 
 
-Begin = Callable[[], Review]
-
-
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
     return tmp_path / "labelled.reviewed.jsonl"
@@ -54,3 +53,13 @@ def review(labelled: Path, out: Path) -> Iterator[Review]:
 
 def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture
+def server(review: Review) -> Iterator[ReviewServer]:
+    with ReviewServer(review, 0) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()

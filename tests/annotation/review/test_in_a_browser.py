@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 
 from tests.annotation.review.conftest import LABELS, lines
 from tests.browser import IN_CHROMIUM, Tab, open_tab
-from trivet.annotation.review.review import Review
 from trivet.annotation.review.server import ReviewServer
 
 pytestmark = IN_CHROMIUM
@@ -26,13 +24,8 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
 
 
 @pytest.fixture
-def url(review: Review) -> Iterator[str]:
-    with ReviewServer(review, 0) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield server.url
-        server.shutdown()
-        thread.join()
+def url(server: ReviewServer) -> str:
+    return server.url
 
 
 def keys(tab: Tab, *names: str) -> None:
