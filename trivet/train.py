@@ -130,7 +130,10 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         default_root_dir=folder,
         accelerator=config.run.accelerator,
         devices=config.run.devices,
-        strategy=_ddp() if config.run.devices > 1 else "auto",
+        # Buffers never change; gradients live in the buckets that are sent.
+        strategy=DDPStrategy(broadcast_buffers=False, gradient_as_bucket_view=True)
+        if config.run.devices > 1
+        else "auto",
         use_distributed_sampler=False,
         precision="bf16-mixed" if config.run.precision is Precision.bf16 else "32-true",
         **_length(config, model, items),
@@ -255,11 +258,6 @@ def _length(config: TrainConfig, model: RagModel, items: Sequence[Item]) -> dict
         "val_check_interval": between,
         "check_val_every_n_epoch": None,  # counts steps across epochs
     }
-
-
-def _ddp() -> DDPStrategy:
-    # Buffers never change; gradients live in the buckets that are sent.
-    return DDPStrategy(broadcast_buffers=False, gradient_as_bucket_view=True)
 
 
 def configured_model(config: TrainConfig) -> tuple[RagModel, SegmentTokenizer]:

@@ -80,13 +80,6 @@ def test_an_encoder_that_would_change_under_a_kept_head_is_refused(
         train(config_of(tmp_path, *begun(imported, NEW)))
 
 
-def test_a_head_that_no_row_teaches_is_refused(
-    tmp_path: Path, config_of: ConfigOf, imported: Path
-) -> None:
-    with pytest.raises(ConfigError, match=r"no evidence head, and none of the 24 training rows"):
-        train(config_of(tmp_path, *begun(imported, NEW, "optim.encoder_lr=0")))
-
-
 def test_a_teacher_reads_the_layout_of_its_student(
     tmp_path: Path, config_of: ConfigOf, imported: Path
 ) -> None:

@@ -154,7 +154,7 @@ def long_contexts(sourced: tuple[Path, Path], folder: Path) -> tuple[Path, Path]
     return files[0], files[1]
 
 
-def test_no_reading_of_a_run_holds_more_windows_than_a_call(
+def test_no_reading_of_a_run_or_a_calibration_holds_more_windows_than_a_call(
     tmp_path: Path,
     config_of: ConfigOf,
     sourced: tuple[Path, Path],
@@ -169,5 +169,7 @@ def test_no_reading_of_a_run_holds_more_windows_than_a_call(
     monkeypatch.setattr(RagModel, "read", watch)
     calls = ("window.size=32", "optim.batch_windows=64", "optim.call_windows=2")
     data = long_contexts(sourced, tmp_path)
-    train(config_of(tmp_path, ALL, *calls, "optim.epochs=1", data=data))
-    assert max(held) == 2
+    bundle = train(config_of(tmp_path, ALL, *calls, "optim.epochs=1", data=data))
+    trained = len(held)
+    calibrate(bundle, [f"jsonl:{data[1]}"], "all")
+    assert max(held[:trained]) == max(held[trained:]) == 2

@@ -15,9 +15,9 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from tests.conftest import RELATIVE, TINY, WORDS
-from trivet.bundle.bundle import add_files, read_bundle
+from trivet.bundle.bundle import add_files
 from trivet.data.tokenization import SegmentTokenizer
-from trivet.errors import BundleError, ConfigError
+from trivet.errors import ConfigError
 from trivet.heads.cross_attention_head import CrossAttentionHead
 from trivet.heads.token_head import TokenHead
 from trivet.training.initialization import initial_model
@@ -105,23 +105,6 @@ def test_forms_are_unified_unless_the_verdicts_of_a_bundle_are_kept(
     _, kept = initial_model(str(weights_bundle), "bundle", "weakest_token", keeps_verdicts=True)
     assert unified.unifies_forms and not before.unifies_forms
     assert kept.to_json() == before.to_json()
-
-
-def test_an_altered_bundle_is_refused_by_name(weights_bundle: Path) -> None:
-    encoder = json.loads((weights_bundle / "encoder.json").read_text(encoding="utf-8"))
-    (weights_bundle / "encoder.json").write_text(json.dumps(encoder), encoding="utf-8")
-    with pytest.raises(BundleError, match=r"encoder\.json"):
-        initial_model(str(weights_bundle), "bundle", "weakest_sentence")
-
-
-def test_training_starts_from_the_embedded_model() -> None:
-    model, tokenizer = initial_model("embedded", "bundle", "weakest_sentence", head_dropout=0.2)
-    bundle = read_bundle("embedded")
-    assert (model.dropout, model.trunk.config.num_hidden_layers) == (
-        0.2,
-        bundle.info.encoder.layers,
-    )
-    assert tokenizer.vocab_size == int(model.trunk.config.vocab_size)
 
 
 def as_word_list(folder: Path) -> None:

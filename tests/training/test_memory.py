@@ -1,96 +1,145 @@
-"""A row of two hundred windows is trained on and judged without holding them all at once."""
+"""The estimate of a step's memory, the refusal of a step that does not fit, and saved layers."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable
+import copy
+import re
+import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
-import tokenizers
+import torch
 import transformers
+from typer.testing import CliRunner
 
+from tests.graphs import model_of
+from tests.training.conftest import ConfigOf
+from trivet.__main__ import app
 from trivet.configs.loading import dump_config
 from trivet.configs.schema import TrainConfig
+from trivet.errors import ConfigError, WindowError
+from trivet.model.rag_model import RagModel
+from trivet.model.trunk import Trunk, checkpoint_layers
+from trivet.train import configured_model, plan, train
+from trivet.training.initialization import initial_architecture
+from trivet.training.memory import GIB, MemoryEstimate, estimate_memory, estimate_step
 
-# The inner states of one layer take 200 MB for 200 windows, and 4 MB for a call of four.
-# 80,000 to 360,000 were seen, as glibc keeps freed memory; 1,470,000 without slices.
-MOST = 500_000  # kB
-PROCESS = """
-import re, sys
-from pathlib import Path
-
-import torch
-
-from trivet.calibrate import calibrate
-from trivet.configs.loading import load_config
-from trivet.train import train
+KINDS = ("bert", "deberta-v2", "mpnet", "modernbert")
 
 
-def memory(name):
-    return int(re.search(rf"{name}:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
+def estimate(
+    kind: str, windows: int, checkpointed: bool = False, bf16: bool = False, gpu: bool = True
+) -> MemoryEstimate:
+    """Return the estimate for a tiny model."""
+    described = model_of(kind).architecture()
+
+    def build() -> RagModel:
+        model = RagModel.from_architecture(described)
+        if checkpointed:
+            checkpoint_layers(model.trunk)
+        return model
+
+    return estimate_memory(build, windows, 48, bf16=bf16, gpu=gpu)
 
 
-torch.set_num_threads(1)
-short, long = (load_config([Path(file)]) for file in sys.argv[1:3])
-calibrate(train(short), [short.data.dev[0].spec], split="all")
-before = memory("VmHWM")
-bundle = train(long)
-trained = memory("VmHWM")
-calibrate(bundle, [long.data.dev[0].spec], split="all")
-print("PEAKS", trained - before, memory("VmHWM") - before)
-"""
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_are_counted_once_and_activations_by_window(kind: str) -> None:
+    few, many, less = estimate(kind, 8), estimate(kind, 16), estimate(kind, 16, checkpointed=True)
+    parameters = list(model_of(kind).parameters())
+    assert few.parameters == sum(each.numel() for each in parameters)
+    assert few.weights >= 4 * few.parameters
+    assert few.optimizer == 2 * few.gradients == 8 * few.trained
+    assert few.weights == many.weights
+    assert many.activations == pytest.approx(2 * few.activations, rel=0.1)
+    assert less.activations < 0.8 * many.activations
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status")
-def test_a_row_of_two_hundred_windows_takes_the_memory_of_a_few(
-    write_rows: Callable[[str, int, str], Path],
-    config_of: Callable[..., TrainConfig],
-    wordpiece_file: Path,
-    tmp_path: Path,
+def test_mpnets_scores_are_counted_where_they_are_kept() -> None:
+    # In bf16 the CPU alone computes them; elsewhere attention is fused.
+    fused, kept = (estimate("mpnet", 8, bf16=True, gpu=gpu) for gpu in (True, False))
+    assert fused.activations < 0.75 * kept.activations
+
+
+def test_saved_inputs_of_layers_give_the_same_gradients(
+    tiny_encoder: transformers.PreTrainedModel,
 ) -> None:
-    encoder = tmp_path / "encoder"
-    vocabulary = tokenizers.Tokenizer.from_file(str(wordpiece_file)).get_vocab_size()
-    transformers.BertModel(
-        transformers.BertConfig(
-            vocab_size=vocabulary,
-            hidden_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=1,
-            intermediate_size=2048,
-        )
-    ).save_pretrained(encoder)
-    (encoder / "tokenizer.json").write_bytes(wordpiece_file.read_bytes())
-    for name, repeats in (("short", 1), ("long", 4100)):
-        files = []
-        for part in ("train", "dev"):
-            file = write_rows(f"{part}.jsonl", 4, part)
-            rows: list[dict[str, Any]] = [json.loads(row) for row in file.read_text().splitlines()]
-            rows[0]["contexts"] = ["The ferry is red. " * repeats]
-            rows[0]["labels"]["relevant"] = rows[0]["labels"]["utilized"] = []
-            # A row without labels of evidence is not read for the head's calibration.
-            evidence = {"response": [0, len(rows[0]["response"])], "contexts": [[0, 0, 17]]}
-            rows[0]["labels"]["evidence"] = [evidence]
-            file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-            files.append(file)
-        sliced = (f"encoder.name={encoder}", "window.size=128", "optim.call_windows=4")
-        heads = "heads=[support,relevance,utilization,evidence]"
-        settings = (*sliced, heads, "optim.batch_windows=256", "optim.epochs=1")
-        folder = tmp_path / name
-        config = config_of(folder, *settings, data=(files[0], files[1]))
-        folder.with_suffix(".yaml").write_text(dump_config(config), encoding="utf-8")
-    ran = subprocess.run(
-        [sys.executable, "-c", PROCESS, *map(str, sorted(tmp_path.glob("*.yaml"), reverse=True))],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert ran.returncode == 0, ran.stderr
-    (line,) = [line for line in ran.stdout.splitlines() if line.startswith("PEAKS")]
-    peaks = [int(word) for word in line.split()[1:]]
-    assert max(peaks) < MOST, f"kB more in training, and with calibration: {peaks}"
+    trunk = Trunk(tiny_encoder).train()
+    other = copy.deepcopy(trunk)
+    checkpoint_layers(other)
+    ids, mask = torch.arange(24).view(2, 12) + 5, torch.ones(2, 12, dtype=torch.long)
+    for each in (trunk, other):
+        torch.manual_seed(0)
+        each.encode(ids, mask, 0 * mask).pow(3).sum().backward()
+    for ours, theirs in zip(trunk.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad)
+
+
+@pytest.mark.parametrize(("accelerator", "needed"), [("cpu", 1.35), ("gpu", 2.1)])
+def test_a_step_that_does_not_fit_is_refused_before_weights_are_read(
+    tmp_path: Path,
+    encoder: Path,
+    config_of: ConfigOf,
+    monkeypatch: pytest.MonkeyPatch,
+    accelerator: str,
+    needed: float,
+) -> None:
+    (tmp_path / "encoder").mkdir()  # has no weights and no tokenizer
+    shutil.copy(encoder / "config.json", tmp_path / "encoder")
+
+    def config(*given: str) -> TrainConfig:
+        named = (f"encoder.name={tmp_path / 'encoder'}", f"run.accelerator={accelerator}")
+        return config_of(tmp_path / "run", *named, *given)
+
+    # Windows that take about 1 GiB of tensors.
+    windows = int(4 * GIB / estimate_step(config("optim.call_windows=4"), False).activations)
+    large = (f"optim.call_windows={windows}", "run.memory_gib={:.2f}".format)
+    with pytest.raises(ConfigError, match=r"a step needs .*lower optim\.call_windows"):
+        train(config(large[0], large[1](needed - 0.1)))
+    with pytest.raises(ConfigError, match="cannot load"):
+        train(config(large[0], large[1](needed + 0.1)))
+    assert not (tmp_path / "run").exists()
+
+
+DROPOUTS = ("encoder.attention_dropout=0.3", "encoder.hidden_dropout=0.2")
+BEGUN = ("encoder.init=bundle", "encoder.name=embedded", "window.size=512")
+APART = ("encoder.trunk=separate", "encoder.exact_match_embedding=true")
+
+
+def test_an_estimated_bundle_has_the_dropouts_of_the_run(
+    tmp_path: Path, config_of: ConfigOf
+) -> None:
+    encoder = initial_architecture(config_of(tmp_path, *BEGUN, *DROPOUTS))["encoder"]
+    assert encoder["attention_probs_dropout_prob"] == 0.3
+    assert encoder["hidden_dropout_prob"] == 0.2
+
+
+@pytest.mark.parametrize("given", [APART, BEGUN])
+def test_the_estimate_has_the_parameters_of_the_initial_model(
+    tmp_path: Path, config_of: ConfigOf, given: tuple[str, ...]
+) -> None:
+    config = config_of(tmp_path, *given)
+    parameters = list(configured_model(config)[0].parameters())
+    found = estimate_step(config, gpu=False)
+    assert found.parameters == sum(each.numel() for each in parameters)
+    assert found.trained == sum(each.numel() for each in parameters if each.requires_grad)
+
+
+def test_windows_beyond_the_positions_are_refused_by_name(
+    tmp_path: Path, config_of: ConfigOf
+) -> None:
+    with pytest.raises(WindowError, match=r"window\.size \(9999 tokens\) exceeds"):
+        train(config_of(tmp_path, "window.size=9999", "run.memory_gib=1"))
+
+
+def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path, config_of: ConfigOf) -> None:
+    cache = f"data.cache={tmp_path / 'cache'}"
+    config = config_of(tmp_path / "run", "optim.max_steps=7", cache)
+    said = plan(config)
+    assert "train: 24 rows, 24 windows an epoch" in said
+    assert "steps: 6 an epoch, 7 in all" in said
+    assert "fits: L4 (24 GB), A100 (40 GB), A100 (80 GB), H100 (80 GB)" in said
+    assert re.search(r"peak memory on a CPU: 0\.0 GiB", said)
+    (tmp_path / "run.yaml").write_text(dump_config(config), encoding="utf-8")
+    ran = CliRunner().invoke(app, ["train", str(tmp_path / "run.yaml"), "--dry-run"])
+    assert ran.stdout.splitlines() == said.splitlines()
+    assert [each.name for each in tmp_path.iterdir()] == ["run.yaml"]

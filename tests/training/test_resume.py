@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 import signal
 import subprocess
 import sys
@@ -190,23 +189,6 @@ def test_a_run_that_is_told_to_end_does_not_end_as_if_it_had_finished(
     told = subprocess.run(command, capture_output=True, text=True)
     assert told.returncode == 128 + signal.SIGTERM, told.stderr
     assert not (tmp_path / "run" / "bundle").exists()
-
-
-def test_a_damaged_checkpoint_is_passed_over_with_a_warning(
-    config: TrainConfig,
-    tmp_path: Path,
-    whole: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    stop_at(8, config, monkeypatch)
-    last = tmp_path / "checkpoints" / "last.ckpt"
-    last.write_bytes(last.read_bytes()[:-1000])
-    with caplog.at_level(logging.WARNING, logger="trivet.training.checkpoints"):
-        resumed = train(config, resume=True)
-    warned = [record for record in caplog.records if record.name == "trivet.training.checkpoints"]
-    assert [record.message.partition(" (")[0] for record in warned] == [f"{last} is damaged"]
-    assert_same_to_the_bit(resumed, whole)
 
 
 def test_a_checkpoint_of_another_architecture_is_refused_and_both_are_named(

@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -215,28 +214,20 @@ def test_a_teacher_that_cuts_texts_otherwise_is_refused(bundle: Path, unigram_fi
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("granularity=example", "the granularity of .* is token, and that of the model example"),
-        ("heads=[evidence]", "teaches support, .*, and the heads that are trained are evidence"),
+        (
+            "granularity=example",
+            r"\.teacher: .*the granularity of .* is token, and that of the model example",
+        ),
+        ("heads=[evidence]", r"\.teacher: .*teaches support, .*, and the heads that are trained"),
+        ("distill.heads=[evidence]", r"\.heads: .* has no head evidence, only supp"),
     ],
 )
-def test_a_teacher_of_other_decisions_is_refused(
+def test_a_teacher_that_does_not_fit_is_refused(
     config_of: ConfigOf, trained: Path, tmp_path: Path, given: str, said: str
 ) -> None:
     config = config_of(tmp_path / "run", given, f"distill.teacher={trained}")
     for refused in (train, plan):
-        with pytest.raises(ConfigError, match=f"distill.teacher: .*{said}"):
-            refused(config)
-
-
-def test_heads_that_a_teacher_lacks_are_refused(
-    config_of: ConfigOf, trained: Path, tmp_path: Path
-) -> None:
-    given = (f"distill.teacher={trained}", "distill.heads=[evidence]")
-    config = config_of(tmp_path / "run", *given)
-    for refused in (train, plan):
-        with pytest.raises(
-            ConfigError, match=r"distill\.heads: .* has no head evidence, only supp"
-        ):
+        with pytest.raises(ConfigError, match=f"distill{said}"):
             refused(config)
 
 
@@ -246,4 +237,3 @@ def test_special_tokens_correspond_by_role(bundle: Path, unigram_file: Path) -> 
     ids, ours, theirs = tokenizer.ids_in(other), tokenizer.special, other.special
     expected = [theirs.cls, theirs.sep, theirs.pad]
     assert [ids[each] for each in (ours.cls, ours.sep, ours.pad)] == expected
-    assert np.array_equal(tokenizer.ids_in(tokenizer), np.arange(tokenizer.vocab_size))
