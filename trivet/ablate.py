@@ -118,7 +118,9 @@ def _one_by_one(grid: Grid, runs: Sequence[Run], rows: Rows, command: str) -> It
 def _in_processes(grid: Grid, runs: Sequence[Run], jobs: int, command: str) -> Iterator[Failure]:
     """Run each in a new process with GPUs of its own, at most ``jobs`` at a time."""
     context = multiprocessing.get_context("spawn")  # CUDA and thread pools do not survive a fork
-    free, needed = visible_gpus(), {run.name: _gpus_needed(run) for run in runs}
+    settings = {run.name: run.config.run for run in runs}
+    needed = {n: 0 if one.accelerator == "cpu" else one.devices for n, one in settings.items()}
+    free = visible_gpus()
     for name, count in needed.items():
         if free and count > len(free):
             raise ConfigError(
@@ -163,10 +165,6 @@ def visible_gpus() -> list[str]:
     count = torch.cuda.device_count()
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     return named.split(",")[:count] if named else [str(number) for number in range(count)]
-
-
-def _gpus_needed(run: Run) -> int:
-    return 0 if run.config.run.accelerator == "cpu" else run.config.run.devices
 
 
 def _end_group(process: SpawnProcess) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,9 +12,8 @@ import pytest
 from tests.measures.verdicts import FAILED, SENTENCES, predicted, verdict
 from trivet.ablation.comparison import Compared, compare_runs
 from trivet.ablation.grid import Run
-from trivet.ablation.page import to_html, to_markdown
 from trivet.ablation.scores import RowScore, read_scores, score_row, write_scores
-from trivet.ablation.table import Cost, Table, Value, t_interval, values_of
+from trivet.ablation.table import t_interval, values_of
 from trivet.configs.schema import TrainConfig
 from trivet.errors import DataError
 from trivet.measures.metrics import measure
@@ -202,25 +200,3 @@ def test_a_line_that_is_no_row_score_is_named(tmp_path: Path) -> None:
     path.write_text(path.read_text(encoding="utf-8") + '{"row": 1}\n', encoding="utf-8")
     with pytest.raises(DataError, match=r"scores\.jsonl, line 2: no row score"):
         read_scores(path)
-
-
-# For people -----------------------------------------------------------------------------------
-
-
-def test_the_table_says_what_is_missing_and_loads_nothing() -> None:
-    names = ("t", "made/up", True, "relevance_rmse", "plain")
-    value = Value(*names, 0.2, 0.1, 0.3, seeds={0: 0.2}, n=9, positives=None, groups=4)
-    other = dataclasses.replace(
-        value, cell="other", difference=-0.05, rows_low=-0.06, rows_high=-0.04
-    )
-    costs = (Cost("plain", (), (0, 1), parameters=1_000), Cost("other", ("a=1|2",), ()))
-    missing = ("other/seed1",)
-    table = Table("t", "trivet ablate", CELLS, (0, 1), missing, costs, (value, other))
-    text = to_markdown(table)
-    assert "Not finished, and not included: other/seed1." in text
-    assert "| relevance_rmse ↓ | 9 | - | 4 | 0.200 (0.100 to 0.300) |" in text
-    assert "| relevance_rmse ↓ | other | -0.050 | -0.060 to -0.040 | - |" in text
-    assert r"a=1\|2" in text
-    assert json.loads(table.to_json())["values"][1]["difference"] == -0.05
-    page = to_html(table)
-    assert page.count("<svg") == 2 and "http://" not in page.replace("http://www.w3.org", "")
