@@ -58,30 +58,20 @@ def test_the_split_does_not_depend_on_the_order_of_the_rows() -> None:
 def test_groups_that_share_a_passage_are_one_document() -> None:
     rows = rows_of(40)
     twin = rows_of(1, start=99)[0]
-    shared = LabelledExample(
-        RagExample("Again?", (*rows[0].example.contexts, "Another passage."), "A."),
-        twin.labels,
-        twin.source,
-        twin.group,
-    )
+    texts = RagExample("Again?", (*rows[0].example.contexts, "Another passage."), "A.")
+    shared = replace(twin, example=texts)
     found = {row.example.question: row.group for row in split_by_document([*rows, shared], "mine")}
     assert found["Again?"] == found["Question 0 of 0?"] != found["Question 0 of 1?"]
 
 
-def test_rows_of_the_publishers_test_split_are_the_test_part() -> None:
-    own = rows_of(12, split="test", start=100)
-    found = split_by_document([*rows_of(20), *own], "mine")
-    assert {row.example.question for row in found if row.split == "test"} == {
-        row.example.question for row in own
-    }
-    assert len(found) == 64
-
-
-def test_rows_of_the_documents_of_the_publishers_test_split_are_left_out() -> None:
+def test_rows_of_the_publishers_test_split_are_the_test_part_without_their_documents() -> None:
     own = rows_of(12, split="test", start=100)
     other = replace(own[0], split="train", example=replace(own[0].example, question="Other?"))
     found = split_by_document([*rows_of(20), *own, other], "mine")
-    assert "Other?" not in {row.example.question for row in found}
+    assert {row.example.question for row in found if row.split == "test"} == {
+        row.example.question for row in own
+    }
+    assert len(found) == 64 and "Other?" not in {row.example.question for row in found}
 
 
 def test_a_part_of_large_documents_has_its_share_of_the_rows() -> None:
@@ -94,12 +84,7 @@ def test_a_part_of_large_documents_has_its_share_of_the_rows() -> None:
 def test_rows_that_share_passages_with_other_parts_are_counted() -> None:
     passage = "Every tower of this coast has one lamp."  # in too many rows to join their groups
     rows = [
-        LabelledExample(
-            RagExample(row.example.question, (*row.example.contexts, passage), "A."),
-            row.labels,
-            row.source,
-            row.group,
-        )
+        replace(row, example=replace(row.example, contexts=(*row.example.contexts, passage)))
         for row in rows_of(40)
     ]
     found = split_by_document(rows, "mine")
@@ -107,10 +92,7 @@ def test_rows_that_share_passages_with_other_parts_are_counted() -> None:
 
 
 def test_rows_without_labels_are_left_out() -> None:
-    bare = [
-        LabelledExample(row.example, Labels(), row.source, row.group)
-        for row in rows_of(5, start=90)
-    ]
+    bare = [replace(row, labels=Labels()) for row in rows_of(5, start=90)]
     assert len(split_by_document([*rows_of(40), *bare], "mine")) == 80
 
 

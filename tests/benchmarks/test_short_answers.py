@@ -20,17 +20,31 @@ def words(text: str) -> set[str]:
     return set(re.findall(r"\w+", text.lower()))
 
 
-def test_each_pair_differs_in_a_few_words_of_the_response_alone() -> None:
-    kinds = short_answers.read_pairs()
-    assert {kind: len(made) for kind, made in kinds.items()} == COUNTS
+FILES = pytest.mark.parametrize(
+    ("file", "counts"),
+    [(short_answers.PAIRS, COUNTS), (FORMS, FORM_COUNTS)],
+    ids=["short answers", "many forms"],
+)
+
+
+@FILES
+def test_each_pair_differs_in_the_response_alone_and_a_short_one_in_a_few_words(
+    file: Path, counts: dict[str, int]
+) -> None:
+    kinds = short_answers.read_pairs(file)
+    assert {kind: len(made) for kind, made in kinds.items()} == counts
     for pair in (pair for made in kinds.values() for pair in made):
         assert pair.clean.question == pair.changed.question
         assert pair.clean.contexts == pair.changed.contexts
+        assert pair.clean.response.strip() != pair.changed.response.strip()
         right, wrong = pair.clean.response.split(), pair.changed.response.split()
         match = difflib.SequenceMatcher(None, right, wrong, autojunk=False)
         edits = [code for code in match.get_opcodes() if code[0] != "equal"]
         changed = sum(max(b - a, d - c) for _, a, b, c, d in edits)
-        assert 1 <= len(edits) <= 2 and changed <= MOST_CHANGED, (right, wrong)
+        if file == short_answers.PAIRS:
+            assert 1 <= len(edits) <= 2 and changed <= MOST_CHANGED, (right, wrong)
+        else:
+            assert pair.group == "\n".join(pair.clean.contexts)
 
 
 def test_half_of_the_wrong_values_stand_in_the_contexts() -> None:
@@ -44,27 +58,10 @@ def test_half_of_the_wrong_values_stand_in_the_contexts() -> None:
         assert 0.4 <= sum(elsewhere) / len(elsewhere) <= 0.6, kind
 
 
-def test_pairs_in_many_forms_have_the_same_question_and_passages() -> None:
-    kinds = short_answers.read_pairs(FORMS)
-    assert {kind: len(made) for kind, made in kinds.items()} == FORM_COUNTS
-    for pair in (pair for made in kinds.values() for pair in made):
-        assert pair.clean.question == pair.changed.question
-        assert pair.clean.contexts == pair.changed.contexts
-        assert pair.clean.response.strip() != pair.changed.response.strip()
-        assert pair.group == "\n".join(pair.clean.contexts)
-
-
-def test_the_right_answer_is_the_clean_one() -> None:
-    first = short_answers.read_pairs()["number"][0]
-    assert first.clean.response == "It is 330 metres tall."
-    assert first.changed.response == "It is 331 metres tall."
-
-
-@pytest.mark.parametrize("file", [short_answers.PAIRS, FORMS], ids=["short answers", "many forms"])
 def test_the_table_has_a_line_for_each_kind_and_one_for_all(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, file: Path
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)[::9]
+    lines = FORMS.read_text(encoding="utf-8").splitlines(keepends=True)[::9]
     some = tmp_path / "some.jsonl"
     some.write_text("".join(lines), encoding="utf-8")
     counts = {kind: len(made) for kind, made in short_answers.read_pairs(some).items()}
