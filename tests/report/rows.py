@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
@@ -111,6 +112,27 @@ def verdict_on(
         cut_question_tokens=7,
         response_chunks=2,
         replaced_characters=1,
+    )
+
+
+def said(
+    sentences: Iterable[str | SentenceVerdict],
+    contexts: Iterable[Iterable[str]],
+    supported: bool = True,
+) -> Evaluation:
+    """Return a verdict on sentences of the response and of each context, without marked text."""
+    return replace(
+        verdict_on((), "", 0.5, None),
+        sentences=tuple(
+            SentenceVerdict(0, len(one), one, 0.5, supported) if isinstance(one, str) else one
+            for one in sentences
+        ),
+        contexts=tuple(
+            ContextVerdict(
+                0.5, 0.5, tuple(ContextSentence(0, len(text), text, 0.5, 0.5) for text in own)
+            )
+            for own in contexts
+        ),
     )
 
 

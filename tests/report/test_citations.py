@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.report.rows import verdict_on
+from tests.report.rows import said
 from trivet.data.sentences import split_sentences
 from trivet.records import (
     CitationMark,
@@ -27,16 +27,12 @@ CONTEXTS = (
 
 
 def verdict_of(response: str, unsupported: str = "-") -> Evaluation:
-    sentences = tuple(
+    sentences = [
         SentenceVerdict(at.start, at.end, text, 0.5, unsupported not in text)
         for at in split_sentences(response)
         for text in [response[at.start : at.end]]
-    )
-    contexts = tuple(
-        ContextVerdict(0.5, 0.5, (ContextSentence(0, len(text), text, 0.5, 0.5),))
-        for text in CONTEXTS
-    )
-    return replace(verdict_on((), "x", 0.5, None), sentences=sentences, contexts=contexts)
+    ]
+    return said(sentences, [[text] for text in CONTEXTS])
 
 
 @pytest.mark.parametrize(

@@ -24,26 +24,20 @@ def verdicts(tmp_path: Path) -> Path:
     return path
 
 
-def run(*words: str | Path) -> str:
-    result = CliRunner().invoke(app, ["report", *map(str, words)], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.output
+def test_one_file_becomes_a_page_and_two_are_compared(verdicts: Path, tmp_path: Path) -> None:
+    page, other = tmp_path / "page.html", tmp_path / "other.jsonl"
+    other.write_bytes(verdicts.read_bytes())
 
+    def run(*words: str | Path) -> str:
+        given = ["report", str(verdicts), *map(str, words), "--out", str(page)]
+        result = CliRunner().invoke(app, given, catch_exceptions=False)
+        assert (result.exit_code, result.output.strip()) == (0, str(page))
+        return page.read_text(encoding="utf-8")
 
-def test_one_file_becomes_a_page(verdicts: Path, tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    assert run(verdicts, "--out", page, "--shown", "3", "--by", "model").strip() == str(page)
-    text = page.read_text(encoding="utf-8")
+    text = run("--shown", "3", "--by", "model")
     assert "Verdicts: verdicts.jsonl" in text and text.count("<article") == 3
     assert "<h2>By model</h2>" in text
     assert "4 of 8 answers unsupported" in text
-    run(verdicts, "--out", page, "--threshold", "0.35")
-    assert "3 of 8 answers unsupported" in page.read_text(encoding="utf-8")
-
-
-def test_two_files_are_compared(verdicts: Path, tmp_path: Path) -> None:
-    other, page = tmp_path / "other.jsonl", tmp_path / "page.html"
-    other.write_bytes(verdicts.read_bytes())
-    run(verdicts, other, "--out", page)
-    text = page.read_text(encoding="utf-8")
+    assert "3 of 8 answers unsupported" in run("--threshold", "0.35")
+    text = run(other)
     assert "verdicts.jsonl and other.jsonl compared" in text and "+0.000" in text

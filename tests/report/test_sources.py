@@ -7,29 +7,11 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.report.rows import verdict_on
+from tests.report.rows import said
 from trivet.records import (
-    ContextSentence,
-    ContextVerdict,
-    Evaluation,
     EvidenceSpan,
-    SentenceVerdict,
 )
 from trivet.report.sources import find_sources
-
-
-def verdict_of(sentences: list[str], contexts: list[list[str]]) -> Evaluation:
-    return replace(
-        verdict_on((), "x", 0.5, None),
-        sentences=tuple(SentenceVerdict(0, len(text), text, 0.5, True) for text in sentences),
-        contexts=tuple(
-            ContextVerdict(
-                0.5, 0.5, tuple(ContextSentence(0, len(text), text, 0.5, 0.5) for text in own)
-            )
-            for own in contexts
-        ),
-    )
-
 
 CONTEXTS = [
     ["The mill stands by the river.", "It was built of stone in 1817."],
@@ -38,26 +20,24 @@ CONTEXTS = [
 
 
 def test_the_sentence_with_the_rarest_shared_words_comes_first() -> None:
-    (found,) = find_sources(verdict_of(["The bridge is made of iron."], CONTEXTS))
+    (found,) = find_sources(said(["The bridge is made of iron."], CONTEXTS))
     assert [one[:2] for one in found] == [(1, 0)]
     assert found[0].share == 1.0
 
 
 def test_the_second_source_has_words_that_the_first_one_lacks() -> None:
-    (found,) = find_sources(
-        verdict_of(["The stone mill was built in 1817 by the river."], CONTEXTS)
-    )
+    (found,) = find_sources(said(["The stone mill was built in 1817 by the river."], CONTEXTS))
     assert [one[:2] for one in found] == [(0, 1), (0, 0)]
 
 
 def test_a_sentence_without_shared_words_has_no_source() -> None:
-    found = find_sources(verdict_of(["Quite another matter altogether.", "!"], CONTEXTS))
+    found = find_sources(said(["Quite another matter altogether.", "!"], CONTEXTS))
     assert found == [(), ()]
-    assert find_sources(verdict_of(["A mill."], [[]])) == [()]
+    assert find_sources(said(["A mill."], [[]])) == [()]
 
 
 def test_the_sources_are_the_evidence_in_its_order_whatever_the_words() -> None:
-    verdict = verdict_of(["The bridge is made of iron.", "The ferry left."], CONTEXTS)
+    verdict = said(["The bridge is made of iron.", "The ferry left."], CONTEXTS)
     first, second = verdict.sentences
     # CONTEXTS[1][0] has all words of the first sentence, but is not its evidence.
     evidence = (EvidenceSpan(0, 0, 30, 0.9), EvidenceSpan(1, 0, 33, 0.4))
@@ -70,7 +50,7 @@ def test_the_sources_are_the_evidence_in_its_order_whatever_the_words() -> None:
 
 
 def test_evidence_that_is_no_context_sentence_of_the_verdict_is_left_out() -> None:
-    verdict = verdict_of(["The bridge is made of iron."], CONTEXTS)
+    verdict = said(["The bridge is made of iron."], CONTEXTS)
     evidence = (EvidenceSpan(0, 3, 30, 0.9), EvidenceSpan(7, 0, 30, 0.8))
     (sentence,) = verdict.sentences
     known = (*evidence, EvidenceSpan(1, 0, 33, 0.7))
@@ -83,7 +63,7 @@ def test_evidence_that_is_no_context_sentence_of_the_verdict_is_left_out() -> No
 def test_every_source_exists_and_shares_some_words(
     sentences: list[str], contexts: list[list[str]]
 ) -> None:
-    found = find_sources(verdict_of(sentences, contexts))
+    found = find_sources(said(sentences, contexts))
     assert len(found) == len(sentences)
     for sources in found:
         assert len({one[:2] for one in sources}) == len(sources) <= 2

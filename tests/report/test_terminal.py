@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from tests.report.rows import make_row, verdict_on
+from tests.report.rows import make_row, said
 from trivet.bundle.schema import ScoreInfo
 from trivet.evaluation.evaluator import Evaluator
-from trivet.records import Evaluation, SentenceVerdict
 from trivet.report.bundle_tables import render_info
 from trivet.report.terminal import render_verdict, visible
 from trivet.verdict_json import read_evaluation
@@ -51,20 +49,13 @@ def test_every_unsupported_span_is_in_brackets(judge: Evaluator) -> None:
     assert "\x1b[1;31m" in printed(render_verdict(response, ["x"], verdict), colours=True)
 
 
-def sourced(response: list[str], contexts: tuple[str, ...], supported: bool) -> Evaluation:
-    """Return a verdict on these sentences, all supported or all unsupported."""
-    verdict = verdict_on(contexts, "x", 0.5, None)
-    made = tuple(SentenceVerdict(0, len(text), text, 0.5, supported) for text in response)
-    return replace(verdict, sentences=made, unsupported=())
-
-
 CONTEXTS = ("The mill was built of stone.", "It is red.", "Its date is 1817.")
 
 
 @pytest.mark.parametrize(("supported", "name"), [(True, "source"), (False, "nearest")])
 def test_each_sentence_is_followed_by_its_sources(supported: bool, name: str) -> None:
     texts = ["The stone mill of 1817.", "Quite another matter.", "It is red."]
-    verdict = sourced(texts, CONTEXTS, supported)
+    verdict = said(texts, [[text] for text in CONTEXTS], supported)
     lines = [line.rstrip().split(maxsplit=1) for line in printed(verdict).splitlines()]
     place = next(n for n, line in enumerate(lines) if line and line[-1].endswith(texts[0]))
     assert lines[place + 1 : place + 3] == [
@@ -79,7 +70,7 @@ def test_each_sentence_is_followed_by_its_sources(supported: bool, name: str) ->
 def test_a_long_response_shows_the_best_source_of_each_sentence() -> None:
     text = "The stone mill of 1817."
     for count, lines in ((10, 20), (11, 11)):
-        shown = printed(sourced([text] * count, CONTEXTS, True)).splitlines()
+        shown = printed(said([text] * count, [[text] for text in CONTEXTS])).splitlines()
         sources = [line.split() for line in shown if line.split()[:1] == ["source"]]
         assert len(sources) == lines
         assert all(("+1" in line[:2]) == (count > 10) for line in sources)

@@ -31,11 +31,15 @@ def render_label_check(
         column: Column of the labels.
         readings: Rows by label as written, and whether it was read as supported.
     """
+    used, named = check.used, list(readings.items())[:_MANY]
+    # How each label was read, so that a wrong reading is seen.
+    read = ", ".join(f"{value} = {_SAID[said]} ({n})" for (value, said), n in named)
+    right, wrong = used.found + used.passed, used.missed + used.false_alarms
     parts: list[RenderableType] = [
-        _readings(column, readings),
+        Text(visible(f"labels in column {column}: {read}")),
         Text(),
-        _confusion(check.used),
-        _agreement(check.used),
+        _confusion(used),
+        Text(f"{right} of {right + wrong} verdicts agree with the labels"),
         Text(),
         *_auroc(auroc),
         Text(),
@@ -50,12 +54,6 @@ def render_label_check(
     return Group(*parts)
 
 
-def _readings(column: str, readings: Mapping[tuple[str, bool], int]) -> Text:
-    """Say how each label was read, so that a wrong reading is seen."""
-    each = [f"{value} = {_SAID[said]} ({n})" for (value, said), n in list(readings.items())[:_MANY]]
-    return Text(visible(f"labels in column {column}: {', '.join(each)}"))
-
-
 def _confusion(used: AtThreshold) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("")
@@ -64,11 +62,6 @@ def _confusion(used: AtThreshold) -> Table:
     table.add_row("labelled supported", str(used.passed), str(used.false_alarms))
     table.add_row("labelled unsupported", str(used.missed), str(used.found))
     return table
-
-
-def _agreement(used: AtThreshold) -> Text:
-    right, wrong = used.found + used.passed, used.missed + used.false_alarms
-    return Text(f"{right} of {right + wrong} verdicts agree with the labels")
 
 
 def _auroc(auroc: Figure | None) -> Iterator[Text]:

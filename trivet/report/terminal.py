@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -51,7 +51,9 @@ def render_verdict(response: str, contexts: Sequence[str], verdict: Evaluation) 
     parts: list[RenderableType] = [_scores(verdict)]
     if verdict.sentences:
         parts += [Text(), mark_unsupported(response, verdict), Text(), _sentences(verdict)]
-    parts += _reasons(verdict, contexts)
+    for reason in find_reasons(verdict, contexts):
+        why = visible(str(reason).removeprefix(reason.text))
+        parts.append(Text.assemble((visible(reason.text), UNSUPPORTED_STYLE), why))
     if verdict.contexts:
         parts += [Text(), _contexts(contexts, verdict)]
     parts += [Text(note, style="yellow") for note in evaluation_notes(verdict)]
@@ -104,12 +106,6 @@ def mark_unsupported(response: str, verdict: Evaluation) -> Text:
         marked.append(f"[{visible(response[span.start : span.end])}]", style=UNSUPPORTED_STYLE)
         end = span.end
     return marked.append(visible(response[end:]))
-
-
-def _reasons(verdict: Evaluation, contexts: Sequence[str]) -> Iterator[Text]:
-    for reason in find_reasons(verdict, contexts):
-        said = str(reason).removeprefix(reason.text)
-        yield Text.assemble((visible(reason.text), UNSUPPORTED_STYLE), visible(said))
 
 
 def _sentences(verdict: Evaluation) -> Table:
