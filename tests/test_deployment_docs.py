@@ -21,7 +21,6 @@ import typer.main
 import yaml
 
 from trivet.__main__ import app
-from trivet.serve.http.errors import STATUSES
 from trivet.serve.http.health import PROBES
 from trivet.serve.http.metrics import Metrics
 from trivet.serve.http.openapi import ROUTES
@@ -162,15 +161,6 @@ def test_every_option_that_is_named_exists() -> None:
     assert {"--keys", "--tls-cert", "--otel", "--grace"} <= named
     assert named - set(known) <= {"--help"}
     assert settings_table() in PAGES
-
-
-def test_the_statuses_are_those_of_the_errors() -> None:
-    shown: set[tuple[str, str]] = set()
-    for statuses, types, _ in rows("status"):  # one status of several types, or one of each
-        one, each = statuses.split(", "), codes(types)
-        shown.update(zip(one * (len(each) // len(one)), each, strict=True))
-    known = {(str(s), t) for t, s in STATUSES.items() if t != "client_gone"}  # nobody sees that one
-    assert shown == known
 
 
 def test_the_metrics_are_those_that_are_counted() -> None:

@@ -125,14 +125,6 @@ def test_one_wheel_with_all_files_of_the_package_serves_every_system(
     assert [name for name in inside if compiled.search(name)] == []
 
 
-def test_the_index_shows_where_the_project_is(wheel: zipfile.ZipFile) -> None:
-    about = read_about(wheel, "METADATA")
-    assert about["Author"] == "Trivet contributors"
-    urls = dict(each.split(", ") for each in about.get_all("Project-URL", ()))
-    assert urls["Repository"] == REPOSITORY
-    assert {"Documentation", "Changelog", "Issues"} <= set(urls)
-
-
 def test_links_of_the_readme_work_on_an_index() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     targets = re.findall(r"\]\(([^)\s]+)", text)

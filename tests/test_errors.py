@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from trivet.errors import fault_words, install_line, plain_fault
+from trivet.errors import fault_words
 
 
 class Part(BaseModel):
@@ -53,11 +53,3 @@ def test_faults_are_in_plain_words(given: Any, words: str) -> None:
         Part.model_validate(given)
     assert fault_words(error.value, 1).startswith(words)
     assert fault_words(error.value, 1, ("body",)).startswith("body")
-
-
-def test_other_messages_stay() -> None:
-    assert plain_fault("the file is empty") == "the file is empty"
-
-
-def test_an_install_line_is_whole() -> None:
-    assert install_line("serve").endswith("pip install -c constraints.txt '.[serve]'")

@@ -1,4 +1,4 @@
-"""The project as a whole: layers, file sizes, light imports, the wheel, a README that runs."""
+"""The project as a whole: layers, file sizes, light imports, declared dependencies, links."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import itertools
 import json
 import os
 import re
-import shlex
 import socket
 import subprocess
 import sys
@@ -73,12 +72,6 @@ def run(*command: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
 def parse(file: Path) -> ast.Module:
     """Return the syntax tree of a source file."""
     return ast.parse(file.read_text(encoding="utf-8"))
-
-
-def readme_blocks(language: str) -> list[str]:
-    """Return the fenced blocks of one language in the README, in order."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
 
 
 def names(requirements: Iterable[str]) -> set[str]:
@@ -211,34 +204,6 @@ def test_the_embedded_bundle_is_small() -> None:
     assert not any(name.endswith((".safetensors", ".bin", ".ckpt")) for name in files)
 
 
-def test_the_first_commands_of_the_readme_run(tmp_path: Path) -> None:
-    install, one, many, serve, *_ = readme_blocks("bash")
-    assert install.splitlines()[1:] == ["pip install -c constraints.txt ."]
-    assert "git clone --depth 1 " in install
-    assert "'.[serve]'" in serve
-    printed = ""
-    for command in (one, many):
-        words = shlex.split(command.replace("\\\n", " ").replace("examples/", f"{ROOT}/examples/"))
-        assert words[:2] == ["trivet", "evaluate"]
-        result = run(sys.executable, "-m", *words, cwd=tmp_path)
-        assert result.returncode == 0, result.stderr
-        printed += result.stdout
-    assert "faithfulness" in printed.lower()
-    assert len((tmp_path / "verdicts.jsonl").read_text(encoding="utf-8").splitlines()) >= 8
-    assert (tmp_path / "report.html").stat().st_size > 10_000
-
-
-def test_the_python_of_the_readme_prints_the_output_below_it(tmp_path: Path) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (code,) = readme_blocks("python")
-    shown = readme.partition(code)[2].split("```")[2].lstrip("\n")
-    result = run(sys.executable, "-c", code, cwd=tmp_path)
-    assert result.stdout == shown, result.stderr
-    assert "With the right year, `adherent` is `True`." in readme
-    right = code.replace("founded in 1789", "founded in 1790")
-    assert run(sys.executable, "-c", right, cwd=tmp_path).stdout == "True\n"
-
-
 def test_no_document_is_half_written_and_the_card_names_no_place_of_one_machine() -> None:
     for file in [*DOCUMENTS, *BUNDLE.glob("*.md"), BUNDLE / "bundle.json"]:
         text = file.read_text(encoding="utf-8")
@@ -251,14 +216,6 @@ def test_tests_run_offline() -> None:
     # An address that is reserved for documentation: were it tried, it would time out, not refuse.
     with pytest.raises(OSError, match="tests run offline"):
         socket.create_connection(("192.0.2.1", 80), timeout=0.5)
-
-
-def test_the_test_command_of_the_readme_is_what_ci_runs() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = text.partition("\n## Test\n")[2].partition("\n## ")[0]
-    command = re.findall(r"^```bash\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)[0]
-    assert "constraints.txt" in command
-    assert command.rstrip().endswith("pytest -n auto --dist worksteal")
 
 
 def test_every_path_the_documents_link_to_exists() -> None:

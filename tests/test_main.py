@@ -89,14 +89,6 @@ def write_rows(path: Path, *rows: object) -> Path:
     return path
 
 
-def test_shells_can_complete_commands(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "--install-completion" in call("--help")[1]
-    completion = {"_TRIVET_COMPLETE": "complete_bash", "COMP_WORDS": "trivet ev", "COMP_CWORD": "1"}
-    for name, value in completion.items():
-        monkeypatch.setenv(name, value)
-    assert call()[1].strip() == "evaluate"
-
-
 def test_one_answer_is_printed_or_written_as_json(call: Call, bundle: Path, tmp_path: Path) -> None:
     texts = ["--question", "What?", "--context", "The mill is old.", "--context", "It is of stone."]
     words = ["evaluate", *texts, "--response", "The mill is of wood.", "--bundle", bundle]

@@ -1,4 +1,4 @@
-"""Workflows with pinned actions, a citation that is valid, and forms for issues."""
+"""Workflows with pinned actions, and a citation that is valid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
@@ -81,26 +80,3 @@ def test_cffconvert_accepts_the_citation() -> None:
         pytest.skip("cffconvert is not installed")
     result = subprocess.run([cffconvert, "--validate"], cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
-
-
-def test_the_site_names_the_repository() -> None:
-    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    urls = PROJECT["urls"]
-    assert f"repo_url: {urls['Repository']}\n" in text
-    assert f"site_url: {urls['Documentation']}\n" in text
-
-
-@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name)
-def test_forms_are_complete(path: Path) -> None:
-    form = read(path)
-    if path.name == "config.yml":
-        assert form["contact_links"][0]["url"].startswith(PROJECT["urls"]["Repository"])
-        return
-    assert form["name"] and form["description"]
-    fields = [field for field in form["body"] if field["type"] != "markdown"]
-    names = [field["id"] for field in fields]
-    assert len(names) == len(set(names)) > 0
-    assert all(field["attributes"]["label"] for field in fields)
-    assert any(
-        field["validations"]["required"] == "true" for field in fields if "validations" in field
-    )

@@ -138,7 +138,8 @@ def export_onnx(
         names = (*(keep or (("fp32", "int8") if out is None else ("int8",))), *extra)
         kept = {kinds[name]: paths[name] for name in names}
         kept_runs = {kind: runs[kind.file] for kind in kept}
-        windows = _self_test_windows(bundle, model)
+        sizes = Sizes(N=3, L=min(40, bundle.info.window.size), B=2, R=9, K=2, C=23, S=3)
+        windows = make_windows(sizes, int(model.trunk.config.vocab_size), seed=7)
         answers = {
             kind.file: (str(kind.precision), run(windows)) for kind, run in kept_runs.items()
         }
@@ -207,12 +208,6 @@ def _check_parity(model: RagModel, runs: Mapping[str, Run], window: int) -> Pari
                 "nothing was written"
             )
     return report
-
-
-def _self_test_windows(bundle: Bundle, model: RagModel) -> Windows:
-    """Return the small windows of the self-test."""
-    sizes = Sizes(N=3, L=min(40, bundle.info.window.size), B=2, R=9, K=2, C=23, S=3)
-    return make_windows(sizes, int(model.trunk.config.vocab_size), seed=7)
 
 
 def _record_read_back(folder: Path, test: SelfTest, windows: Windows) -> None:
