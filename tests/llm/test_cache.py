@@ -19,7 +19,7 @@ ANSWER = ChatAnswer(
     "yes", "m", "2026-01-01T00:00:00+00:00", 3, 4, 0.5, logprobs=(TokenLogprob("a", -1.0, {}),)
 )
 WRITER = """
-import sys
+import sys, time
 from pathlib import Path
 from tests.llm.test_cache import ANSWER
 from trivet.llm.cache import AnswerCache
@@ -27,6 +27,7 @@ cache = AnswerCache(Path(sys.argv[1]))
 for number in range(10**9):
     cache.put(f"{sys.argv[2]}-{number}", "m", ANSWER)
     print(number, flush=True)
+    time.sleep(0.001)  # or the other writer may find the file locked for its whole wait
 """
 
 
