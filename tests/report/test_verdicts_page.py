@@ -86,7 +86,11 @@ def test_an_answer_shows_its_spans_sentences_contexts_and_what_was_cut() -> None
             ["When was the mill built?"],
         ),
         ({"sentences": "none"}, ["cannot be read: sentences must be a list", "<b>0.40</b>"], []),
-        ({"response": "", "utilization": None, "completeness": None}, [], ["has no head for"]),
+        (
+            {"response": "", "utilization": None, "completeness": None},
+            [],
+            ["has no head for utilization"],
+        ),
     ],
 )
 def test_a_page_says_what_a_row_lacks(
