@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from tests.integrations.rag_applications import ANSWER, DOCUMENTS, QUESTION
 from trivet.data.logs.column_mapping import Columns, LogRow
 from trivet.data.logs.recognition import read_rows
 from trivet.data.traces.examples import TraceFormat
@@ -20,6 +19,13 @@ from trivet.errors import DataError
 from trivet.records import FailedEvaluation, RagExample
 
 HERE = Path(__file__).parent
+# Of the applications that were recorded.
+QUESTION = "When was the lighthouse at Cape Orna built?"
+ANSWER = "It was built in 1871. A keeper called Jonas lives there."
+DOCUMENTS = {
+    "lighthouse": "The lighthouse at Cape Orna was built in 1871. It has had no keeper since 1931.",
+    "ferry": "The ferry to Cape Orna leaves at nine on weekdays.",
+}
 EXPORTS: list[tuple[TraceFormat, str]] = [
     ("otel", "langchain.otlp.jsonl"),
     ("openinference", "llama_index.otlp.jsonl"),

@@ -38,7 +38,7 @@ def events(kind: str) -> bytes:
             {"type": "response.output_text.delta", "delta": word, "sequence_number": n, **fields}
             for n, word in enumerate(words)
         ]
-    elif kind == "chat":
+    else:
         records = [
             {
                 **common,
@@ -49,15 +49,6 @@ def events(kind: str) -> bytes:
         ]
         usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
         records.append({**common, "object": "chat.completion.chunk", "choices": [], "usage": usage})
-    else:
-        records = [
-            {
-                **common,
-                "object": "text_completion",
-                "choices": [{"index": 0, "text": word, "finish_reason": None}],
-            }
-            for word in words
-        ]
     lines = [f"data: {json.dumps(record)}\n\n" for record in records]
     return "".join([*lines, "data: [DONE]\n\n"]).encode()
 
@@ -66,7 +57,6 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "chat": lambda client: client.chat.completions.create(
         model="m", messages=[{"role": "user", "content": "Q?"}], stream=True
     ),
-    "completions": lambda client: client.completions.create(model="m", prompt="Q?", stream=True),
     "responses": lambda client: client.responses.create(model="m", input="Q?", stream=True),
 }
 

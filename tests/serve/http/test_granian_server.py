@@ -259,15 +259,6 @@ async def test_unusual_requests_within_the_limits_are_answered(request_bytes: by
 # Ends -----------------------------------------------------------------------------------------
 
 
-async def test_pipelined_requests_are_answered_in_order() -> None:
-    async with running() as (port, echo):
-        reader, writer = await connect(port)
-        writer.write(b"".join(GET.replace(b"first", b"%d" % number) for number in range(50)))
-        assert [await answer(reader) for _ in range(50)] == [(200, b"ok")] * 50
-        assert [path for path, _ in echo.requests] == [f"/{number}" for number in range(50)]
-        writer.close()
-
-
 async def test_the_app_learns_that_a_client_hung_up() -> None:
     async with running() as (port, echo):
         echo.hold = asyncio.Event()

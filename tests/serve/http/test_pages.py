@@ -35,8 +35,6 @@ def test_a_verdict_is_marked_and_not_cached(server: Asked) -> None:
     assert answer.headers["cache-control"] == "no-store"
     assert "<mark" in answer.text and EXAMPLE["question"] in answer.text
     assert "script-src" not in answer.headers["content-security-policy"]
-    empty = refusal(server.post("/try/verdict", {**EXAMPLE, "contexts": []}))
-    assert empty[:2] == (422, "empty_contexts")
 
 
 @pytest.mark.parametrize("text", PAYLOADS[::4])

@@ -211,25 +211,6 @@ def test_connections_leave_files_for_the_process(
         most_connections(512)
 
 
-async def test_without_a_free_descriptor_connections_wait(backend: EvenBackend) -> None:
-    async with serving(backend) as (server, _):
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with socket.socket() as asking, socket.socket() as lowest:
-            asking.setblocking(False)
-            loop = asyncio.get_running_loop()
-            try:
-                # All descriptors below the next free one are taken.
-                resource.setrlimit(resource.RLIMIT_NOFILE, (lowest.fileno() + 1, hard))
-                await loop.sock_connect(asking, ("127.0.0.1", port_of(server)))
-                await loop.sock_sendall(asking, GET_LIVE)
-                receiving = asyncio.create_task(loop.sock_recv(asking, 1000))
-                await asyncio.wait([receiving], timeout=0.1)
-                assert not receiving.done()
-            finally:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            assert status_of(await receiving) == 200
-
-
 # Drain ----------------------------------------------------------------------------------------
 
 

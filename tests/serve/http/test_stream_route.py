@@ -10,10 +10,9 @@ import httpx2
 import pytest
 
 from tests.judges import until
-from tests.serve.http.conftest import EXAMPLE, Asked, EvenBackend, Serve, Wire, refusal
+from tests.serve.http.conftest import Asked, EvenBackend, Serve, Wire, refusal
 from trivet.errors import BackendError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.serve.http.settings import ServerSettings
 
 CONTEXTS = ["The stone bridge was built in 1884. It replaced a ferry.", "The mill is of wood."]
 ANSWER = "The bridge was built in 1884. It replaced a ferry. The mill is of stone. It is re"
@@ -124,10 +123,3 @@ def test_a_client_that_hangs_up_leaves_nothing_to_run(
     assert asked.batcher.state().requests == 0
     backend.gate.set()
     assert len(backend.calls) == events + 1
-
-
-def test_requests_can_be_limited_in_time(serve: Serve, backend: EvenBackend) -> None:
-    asked = serve(ServerSettings(default_timeout_ms=50), backend=backend)
-    backend.gate.clear()
-    assert refusal(asked.post("/v1/stream", EXAMPLE))[:2] == (504, "deadline")
-    backend.gate.set()

@@ -45,25 +45,6 @@ def test_slow_and_silent_connections_are_closed_in_time_and_floods_take_no_memor
         assert (row["answer"], row["answers in all"], row["closed"]) == expected, row
 
 
-def test_thirty_in_flight_are_answered_before_the_process_ends(tmp_path: Path) -> None:
-    tables = run("server_shutdown", tmp_path, "--grace", "120")
-    (row,) = tables["SIGTERM with 30 in flight"]
-    assert row["answers"] == "200: 30"
-    assert row["ready"].startswith("503 after")
-    assert (row["live"], row["exit code"]) == (200, 0)
-    assert float(row["seconds to the exit"]) <= 121
-    assert row["left behind"] == "0 processes, no listener, 0 files in /dev/shm"
-
-
-def test_what_cannot_be_finished_in_time_is_answered_and_the_process_gone(tmp_path: Path) -> None:
-    tables = run("server_shutdown", tmp_path, "--grace", "1", "--tokens", "8000")
-    (row,) = tables["SIGTERM with 30 in flight"]
-    assert "503" in row["answers"]
-    assert "broken" not in row["answers"]
-    assert row["exit code"] == 1
-    assert float(row["seconds to the exit"]) <= 2.5
-
-
 def test_a_minute_of_good_and_bad_leaves_memory_and_descriptors_as_they_were(
     tmp_path: Path,
 ) -> None:
@@ -82,6 +63,7 @@ def test_a_minute_of_good_and_bad_leaves_memory_and_descriptors_as_they_were(
     [
         ("server_load", ["--seconds", "3", "--starts", "1"]),
         ("server_fairness", ["--seconds", "5", "--tokens", "2000"]),
+        ("server_shutdown", ["--grace", "120"]),
     ],
 )
 def test_what_a_busy_machine_would_spoil_runs(tmp_path: Path, name: str, flags: list[str]) -> None:
