@@ -10,9 +10,9 @@ import hashlib
 import json
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-_STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+from trivet.bundle.manifest import Part
 
 MOST_LOSS = 0.005
 """Largest accepted decrease of AUROC and increase of RMSE against fp32."""
@@ -22,10 +22,8 @@ Method = Literal["static", "dynamic", "half"]
 (``exporting.int8``), or 16-bit matmuls without int8."""
 
 
-class OpenVinoCandidate(BaseModel):
+class OpenVinoCandidate(Part):
     """A measured candidate: median time of one window, and largest losses against fp32."""
-
-    model_config = _STRICT
 
     method: Method
     milliseconds: float = Field(gt=0)
@@ -38,10 +36,8 @@ class OpenVinoCandidate(BaseModel):
         return max(self.auroc_loss, self.rmse_loss) <= MOST_LOSS
 
 
-class OpenVinoInfo(BaseModel):
+class OpenVinoInfo(Part):
     """The kept candidate: the fastest one whose losses are within the limit."""
-
-    model_config = _STRICT
 
     file: str  # the ``.xml`` of OpenVINO, or a graph for ONNX Runtime
     weights: str | None
@@ -71,30 +67,24 @@ class OpenVinoInfo(BaseModel):
 EnginePrecision = Literal["fp32", "bf16", "fp16"]
 
 
-class ShapeRange(BaseModel):
+class ShapeRange(Part):
     """An optimization profile: least, tuned and most sizes of every dimension, by letter."""
-
-    model_config = _STRICT
 
     least: dict[str, int]
     usual: dict[str, int]
     most: dict[str, int]
 
 
-class EngineTarget(BaseModel):
+class EngineTarget(Part):
     """The only TensorRT version and GPU model that an engine runs on."""
-
-    model_config = _STRICT
 
     tensorrt: str
     gpu: str
     compute_capability: str
 
 
-class EngineInfo(BaseModel):
+class EngineInfo(Part):
     """A TensorRT engine that passed the comparison with fp32."""
-
-    model_config = _STRICT
 
     graph: str  # file name of the graph it was built from
     graph_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")

@@ -30,19 +30,21 @@ _SUFFIXES = frozenset(
 _BARE_NAMES = frozenset({"LICENSE", "NOTICE"})
 
 
-class FileRecord(BaseModel):
-    """Size in bytes and SHA-256 in hexadecimal of one file."""
+class Part(BaseModel):
+    """A part of a bundle's JSON: strict types, no unknown keys, no NaN, immutable."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class FileRecord(Part):
+    """Size in bytes and SHA-256 in hexadecimal of one file."""
 
     size: int = Field(ge=0)
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
-class Manifest(BaseModel):
+class Manifest(Part):
     """All files of a bundle except the manifest, by name."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     schema_version: int
     files: dict[str, FileRecord]

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from trivet.bundle.backend_info import EngineInfo, OpenVinoInfo
+from trivet.bundle.manifest import Part
 from trivet.data.sentence_features import FEATURES
 from trivet.data.window_layout import PLAIN, WindowLayout
 from trivet.data.windows import WindowSettings
@@ -21,18 +22,10 @@ from trivet.settings import Precision
 
 SCHEMA_VERSION = 1
 
-_STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
-
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
-class _Part(BaseModel):
-    """A part of ``bundle.json``: strict types, no unknown keys, no NaN, immutable."""
-
-    model_config = _STRICT
-
-
-@dataclass(config=_STRICT)
+@dataclass(config=Part.model_config)
 class Thresholds:
     """Thresholds of verdicts, chosen on development data.
 
@@ -58,7 +51,7 @@ class Thresholds:
         return self.sentence if self.halt is None else self.halt
 
 
-class EncoderInfo(_Part):
+class EncoderInfo(Part):
     """Architecture of the encoder, and source and licence of its initial weights."""
 
     model_type: str
@@ -68,7 +61,7 @@ class EncoderInfo(_Part):
     licence: str
 
 
-class WindowInfo(_Part):
+class WindowInfo(Part):
     """Window settings."""
 
     size: int = Field(gt=0)  # most tokens of a window
@@ -92,7 +85,7 @@ class WindowInfo(_Part):
         return WindowSettings(**self.model_dump(exclude={"layout"}), layout=self.layout)
 
 
-class SpecialTokenIds(_Part):
+class SpecialTokenIds(Part):
     """Special token ids of a window."""
 
     cls: int = Field(ge=0)
@@ -100,7 +93,7 @@ class SpecialTokenIds(_Part):
     pad: int = Field(ge=0)
 
 
-class TensorInfo(_Part):
+class TensorInfo(Part):
     """Name, type and dimension letters of an input or output."""
 
     name: str
@@ -108,7 +101,7 @@ class TensorInfo(_Part):
     dims: tuple[str, ...]
 
 
-class GraphInfo(_Part):
+class GraphInfo(Part):
     """One ONNX graph in the bundle."""
 
     file: str
@@ -123,7 +116,7 @@ class GraphInfo(_Part):
     sums_fit: bool = False
 
 
-class DataInfo(_Part):
+class DataInfo(Part):
     """A training data set: its name, the licence of its texts and the number of rows used."""
 
     name: str
@@ -131,7 +124,7 @@ class DataInfo(_Part):
     rows: int = Field(ge=0)
 
 
-class LeftOutInfo(_Part):
+class LeftOutInfo(Part):
     """Training rows left out because they share a group or texts with test rows."""
 
     tests: tuple[str, ...]  # test rows, as sources with their split
@@ -142,18 +135,18 @@ class LeftOutInfo(_Part):
     question_groups: int = Field(ge=0)  # number of further groups that share a question
 
 
-class TrainingInfo(_Part):
+class TrainingInfo(Part):
     """Command, date, data and settings of the training."""
 
     command: str
     date: str
     data: tuple[DataInfo, ...]
-    settings: dict[str, str | int | float | bool | None] = {}
+    settings: dict[str, str | int | float | bool | None] = Field(default={})
     # rows left out because of ``data.test``; None if it named none
     left_out: LeftOutInfo | None = None
 
 
-class ScoreInfo(_Part):
+class ScoreInfo(Part):
     """One measured figure."""
 
     measure: str  # name of the measure in ``trivet test``
@@ -171,7 +164,7 @@ class ScoreInfo(_Part):
     precision: Precision
 
 
-class PlattInfo(_Part):
+class PlattInfo(Part):
     """Platt scaling of a head: sigmoid(scale * logit + shift + lexical_overlap * overlap).
 
     Scale and shift are folded into the weights. The support head scales its three logits and shifts
@@ -184,14 +177,14 @@ class PlattInfo(_Part):
     lexical_overlap: float = 0.0
 
 
-class KnotsInfo(_Part):
+class KnotsInfo(Part):
     """Isotonic calibration: a rising piecewise-linear map of a head's logit."""
 
     x: tuple[float, ...] = Field(min_length=2)
     y: tuple[float, ...] = Field(min_length=2)
 
 
-class EvidenceInfo(_Part):
+class EvidenceInfo(Part):
     """From a pair's logit to a source: sigmoid(scale * logit + shift + lexical_overlap * overlap).
 
     Fitted on dev rows. The overlap is that of ``data.lexical_overlap.pair_overlaps``.
@@ -204,7 +197,7 @@ class EvidenceInfo(_Part):
     threshold: float = Field(ge=0, le=1)
 
 
-class SentenceLayerInfo(_Part):
+class SentenceLayerInfo(Part):
     """Layer over the support of response sentences and their features, in the graph.
 
     sigmoid(scale * logit of the mean support + weights . features + shift).
@@ -234,7 +227,7 @@ class SentenceLayerInfo(_Part):
         return SentenceLayer(self.scale, self.shift, tuple(self.weights.values()))
 
 
-class CalibrationError(_Part):
+class CalibrationError(Part):
     """Expected calibration error of a head on sentences."""
 
     before: float | None  # error before calibration; None without labels
@@ -242,16 +235,16 @@ class CalibrationError(_Part):
     n: int = Field(ge=0)
 
 
-class CalibrationInfo(_Part):
+class CalibrationInfo(Part):
     """Calibration of the probabilities, fitted on dev rows."""
 
     # method of the last calibration
     method: Literal["identity", "platt", "temperature", "isotonic"] = "identity"
     # linear maps of all calibrations combined; folded into the weights
-    heads: dict[HeadName, PlattInfo] = {}
-    knots: dict[HeadName, KnotsInfo] = {}  # isotonic maps, applied in the graph
+    heads: dict[HeadName, PlattInfo] = Field(default={})
+    knots: dict[HeadName, KnotsInfo] = Field(default={})  # isotonic maps, applied in the graph
     sentences: SentenceLayerInfo | None = None  # layer of the last calibration
-    errors: dict[HeadName, CalibrationError] = {}  # errors measured by the last calibration
+    errors: dict[HeadName, CalibrationError] = Field(default={})  # of the last calibration
     data: tuple[str, ...] = ()
     split: str | None = None
 
@@ -304,7 +297,7 @@ LABELS: dict[str, str] = {
 }
 
 
-class BundleInfo(_Part):
+class BundleInfo(Part):
     """All of ``bundle.json``.
 
     Attributes:

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
+from trivet.bundle.manifest import Part
 from trivet.bundle.schema import INPUTS
 from trivet.errors import BundleError, fault_words
 from trivet.model.aggregate import heads_of, output_names
@@ -22,15 +23,11 @@ SELF_TEST_SCHEMA = 1
 # Largest accepted difference of a probability. Processors round dynamic int8 differently.
 TOLERANCE = {"fp32": 1e-3, "int8": 0.02, "bf16": 0.02, "fp16": 0.01}
 _STRETCH = 16  # positions over whose mean states are compared; a short sentence
-
-_STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 _DTYPES: dict[str, type[np.generic]] = {"int64": np.int64, "float32": np.float32}
 
 
-class _Tensor(BaseModel):
+class _Tensor(Part):
     """A tensor as JSON: its shape and its values in row-major order."""
-
-    model_config = _STRICT
 
     shape: tuple[int, ...]
     values: tuple[float, ...] | tuple[int, ...]
@@ -48,19 +45,15 @@ class _Tensor(BaseModel):
         return np.asarray(self.values, dtype=dtype).reshape(self.shape)
 
 
-class _Expected(BaseModel):
+class _Expected(Part):
     """Answers of one file at export, and its precision."""
-
-    model_config = _STRICT
 
     precision: str
     outputs: dict[str, _Tensor]
 
 
-class SelfTest(BaseModel):
+class SelfTest(Part):
     """The contents of ``self_test.json``."""
-
-    model_config = _STRICT
 
     schema_version: int = SELF_TEST_SCHEMA
     inputs: dict[str, _Tensor]

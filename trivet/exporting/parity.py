@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from trivet.backends.backend import Backend
 from trivet.backends.profiles import Sizes, make_windows
 from trivet.bundle.bundle import Bundle
+from trivet.bundle.manifest import Part
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError, DataError, fault_words
 from trivet.evaluation.evaluator import Evaluator
@@ -28,31 +29,23 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 Run = Callable[[Windows], Arrays]
 """One way to run a model: returns the fields of ``Outputs`` by name."""
 
-_STRICT = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
-
-class Difference(BaseModel):
+class Difference(Part):
     """Largest and mean difference from the reference on one shape, by output."""
-
-    model_config = _STRICT
 
     largest: dict[str, float]
     mean: dict[str, float]
 
 
-class ParityRow(BaseModel):
+class ParityRow(Part):
     """One shape and the differences on it, by file."""
-
-    model_config = _STRICT
 
     sizes: dict[str, int]
     differences: dict[str, Difference]
 
 
-class ParityReport(BaseModel):
+class ParityReport(Part):
     """The contents of ``parity.json``."""
-
-    model_config = _STRICT
 
     schema_version: int = PARITY_SCHEMA
     reference: str = "model.safetensors in torch, fp32, the library's own encoder"

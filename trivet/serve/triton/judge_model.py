@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from trivet.backends.backend import POSITIONS
 from trivet.backends.profiles import (
@@ -32,6 +32,7 @@ from trivet.backends.profiles import (
 )
 from trivet.bundle.backend_info import ShapeRange
 from trivet.bundle.bundle import INFO_NAME, SELF_TEST_NAME, parse_info
+from trivet.bundle.manifest import Part
 from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError, ExampleError, WindowError, fault_words
@@ -120,10 +121,8 @@ class EncoderCalls:
 _MOST_ID = 1_000  # characters
 
 
-class Options(BaseModel):
+class Options(Part):
     """Content of ``options_json``; see ``Evaluator.evaluate``."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     id: Annotated[str, Field(max_length=_MOST_ID)] | None = None
     allow_empty_contexts: bool = False
