@@ -74,6 +74,12 @@ class AllThreadsBackend(ConcurrentBackend, Protocol):
         ...
 
 
+def call_error(name: str, windows: Windows, error: object) -> BackendError:
+    """Return the error of a failed call: the backend, the shape of the windows and the cause."""
+    shape = "x".join(str(size) for size in windows.input_ids.shape)
+    return BackendError(f"{name} failed on {shape} window positions: {error}")
+
+
 def workers_of(backend: Backend) -> int:
     """Return how many calls a backend should run at once."""
     return backend.workers if isinstance(backend, ConcurrentBackend) else 1

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
-from trivet.backends.backend import check_ends, cores, threads_per_worker
+from trivet.backends.backend import call_error, check_ends, cores, threads_per_worker
 from trivet.backends.denormals import can_flush, denormals_as_zero
 from trivet.bundle.bundle import EXTERNAL_SUFFIX
 from trivet.data.windows import Windows
-from trivet.errors import BackendError, BundleError
+from trivet.errors import BundleError
 from trivet.model.aggregate import Outputs, outputs_from
 
 _DTYPES: dict[str, type[np.generic]] = {
@@ -97,10 +97,7 @@ class OnnxRuntimeBackend:
             with denormals_as_zero():
                 answer = session.run(self._outputs, feed)
         except Exception as error:  # the library's errors share no base class but this one
-            shape = "x".join(str(size) for size in windows.input_ids.shape)
-            raise BackendError(
-                f"{self.name} failed on {shape} window positions: {error}"
-            ) from error
+            raise call_error(self.name, windows, error) from error
         return outputs_from(dict(zip(self._outputs, answer, strict=True)))
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from trivet.backends.backend import (
     POSITIONS,
     LoadedBackend,
+    call_error,
     check_ends,
     check_self_test,
     choose_graph,
@@ -110,14 +111,11 @@ class OpenVinoBackend:
     def run(self, windows: Windows) -> Outputs:
         """Run the model once; see ``Backend.run``."""
         ids = windows.input_ids
-        shape = "x".join(str(size) for size in ids.shape)
         # OpenVINO reads garbage for an id beyond its table, without an error.
         if ids.min() < 0 or (self._vocabulary is not None and ids.max() >= self._vocabulary):
-            raise BackendError(
-                f"{self.name} failed on {shape} window positions: token ids from {ids.min()} to "
-                f"{ids.max()}, but it knows 0 to {(self._vocabulary or 0) - 1}; the tokenizer "
-                "belongs to another model"
-            )
+            known = f"0 to {(self._vocabulary or 0) - 1}; the tokenizer belongs to another model"
+            found = f"token ids from {ids.min()} to {ids.max()}, but it knows {known}"
+            raise call_error(self.name, windows, found)
         arrays = self._padded(windows)._asdict()
         feed = {
             name: np.ascontiguousarray(arrays[name], dtype=dtype)
@@ -129,14 +127,12 @@ class OpenVinoBackend:
             request = self._compiled.create_infer_request()
         try:
             answer = request.infer(feed)
-            found = outputs_from({name: np.array(answer[name]) for name in self._outputs})
+            outputs = outputs_from({name: np.array(answer[name]) for name in self._outputs})
         except RuntimeError as error:
-            raise BackendError(
-                f"{self.name} failed on {shape} window positions: {error}"
-            ) from error
+            raise call_error(self.name, windows, error) from error
         finally:
             self._idle.put(request)
-        return cut(found, sizes_of(windows))
+        return cut(outputs, sizes_of(windows))
 
     def _padded(self, windows: Windows) -> Windows:
         """Pad windows to the next compiled length."""

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from trivet.backends.backend import POSITIONS as CPU_POSITIONS
-from trivet.backends.backend import LoadedBackend, check_self_test
+from trivet.backends.backend import LoadedBackend, call_error, check_self_test
 from trivet.backends.device import check_driver, find_gpu
 from trivet.backends.profiles import POSITIONS, STEP
 from trivet.bundle.bundle import WEIGHTS_NAME, Bundle
@@ -113,10 +113,7 @@ class TorchBackend:
                 answer = self._model.join(logits, *inputs[3:])
                 return to_numpy(answer)
         except Exception as error:  # compilers and drivers raise errors of many kinds
-            shape = "x".join(str(size) for size in windows.input_ids.shape)
-            raise BackendError(
-                f"{self.name} failed on {shape} window positions: {error}"
-            ) from error
+            raise call_error(self.name, windows, error) from error
 
     def _on_device(self) -> contextlib.AbstractContextManager[object]:
         on_gpu = self._device.type == "cuda"

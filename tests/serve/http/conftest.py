@@ -18,14 +18,11 @@ from trivet.backends.backend import Backend
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs
-from trivet.serve.http.health import CANARY, Health
+from trivet.serve.http.health import CANARY
 from trivet.serve.http.keys import KeyRing
-from trivet.serve.http.metrics import Metrics
-from trivet.serve.http.otlp import TraceReceiver
-from trivet.serve.http.running_server import build_app
+from trivet.serve.http.running_server import RunningServer
 from trivet.serve.http.settings import ServerSettings
 from trivet.serve.http.telemetry import Telemetry
-from trivet.serve.scheduling.batcher import Batcher
 
 EXAMPLE: dict[str, Any] = {
     "question": CANARY.question,
@@ -72,23 +69,11 @@ class Asked:
         self.settings = settings or ServerSettings()
         self._runner = asyncio.Runner()
         self.run: Callable[[Any], Any] = self._runner.run
-        metrics = Metrics()
-        self.health = Health()
-        self.batcher = Batcher(
-            evaluator,
-            most_requests=self.settings.max_requests,
-            most_windows=self.settings.max_queued_windows,
-            watch=metrics,
-        )
+        parts = RunningServer(evaluator, self.settings, keys, telemetry)
+        self.app, self.receiver = parts.app, parts.receiver
+        self.batcher, self.health = parts.batcher, parts.health
         self.run(self.batcher.start())
         self.health.warmed(self.batcher)
-        self.receiver: TraceReceiver | None = None
-        if self.settings.otlp:
-            self.receiver = TraceReceiver(self.batcher, metrics, self.settings, telemetry)
-        self.app = build_app(
-            *(evaluator, self.batcher, self.health, metrics, self.settings, keys, telemetry),
-            receiver=self.receiver,
-        )
         self.client = httpx2.AsyncClient(
             transport=httpx2.ASGITransport(self.app), base_url="http://trivet.test"
         )

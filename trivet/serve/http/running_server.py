@@ -126,6 +126,8 @@ class RunningServer:
     """One evaluator behind one socket; needs a running event loop.
 
     Attributes:
+        app: The app behind the socket.
+        receiver: Receiver of traces, if the settings ask for one.
         url: URL of the server, once it has started.
     """
 
@@ -149,14 +151,14 @@ class RunningServer:
             wait_ms=settings.wait_ms,
             watch=metrics,
         )
-        self._receiver: TraceReceiver | None = None
+        self.receiver: TraceReceiver | None = None
         if settings.otlp:
             from trivet.serve.http.otlp import TraceReceiver
 
-            self._receiver = TraceReceiver(self.batcher, metrics, settings, telemetry)
-        self._app = build_app(
+            self.receiver = TraceReceiver(self.batcher, metrics, settings, telemetry)
+        self.app = build_app(
             *(evaluator, self.batcher, self.health, metrics, settings, keys, telemetry),
-            receiver=self._receiver,
+            receiver=self.receiver,
         )
         self._window = evaluator.bundle.info.window.size
         self._workers = evaluator.workers
@@ -171,15 +173,15 @@ class RunningServer:
             ConfigError: The certificate cannot be read, or the limit of open files is too low.
             BackendError: The backend fails on a stored example.
         """
-        self._http = GranianServer(self._app, bound, self._settings)
+        self._http = GranianServer(self.app, bound, self._settings)
         self.url = self._http.url
         self._http.start()
         await self.batcher.start()
         await self._warm_up()
         self.health.warmed(self.batcher)
         self._tasks.append(asyncio.create_task(self.health.watch()))
-        if self._receiver is not None:
-            self._tasks.append(asyncio.create_task(self._receiver.run()))
+        if self.receiver is not None:
+            self._tasks.append(asyncio.create_task(self.receiver.run()))
 
     async def stop(self) -> bool:
         """Refuse new work, finish accepted work, and close; return whether all was answered."""
