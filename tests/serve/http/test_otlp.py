@@ -8,25 +8,22 @@ import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
-from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from tests.serve.http.conftest import Asked, EvenBackend, refusal
+from tests.serve.http.test_telemetry import Told
 from trivet.evaluation.evaluator import Evaluator
 from trivet.serve.http.openapi import openapi
 from trivet.serve.http.running_server import RunningServer, bind
 from trivet.serve.http.settings import ServerSettings
-from trivet.serve.http.telemetry import Telemetry
 from trivet.serve.scheduling.batched_request import Overloaded
 
 RECORDED = Path(__file__).parents[2] / "data" / "traces" / "langchain.otlp.jsonl"
@@ -56,16 +53,8 @@ def rag_spans(documents: bool = True) -> tuple[ReadableSpan, ...]:
     return exporter.get_finished_spans()
 
 
-class Collected(Asked):
-    """An app that receives traces and keeps the events about them."""
-
-    def __init__(self, evaluator: Evaluator, **settings: Any) -> None:
-        self.logs, self.spans = InMemoryLogRecordExporter(), InMemorySpanExporter()
-        logs, traces = LoggerProvider(shutdown_on_exit=False), TracerProvider()
-        logs.add_log_record_processor(SimpleLogRecordProcessor(self.logs))
-        traces.add_span_processor(SimpleSpanProcessor(self.spans))
-        telemetry = Telemetry(traces, logs)
-        super().__init__(evaluator, ServerSettings(otlp=True, **settings), telemetry=telemetry)
+class Collected(Told):
+    """An app that receives traces."""
 
     def judge(self) -> None:
         assert self.receiver is not None
@@ -77,7 +66,7 @@ class Collected(Asked):
 
 @pytest.fixture
 def app(embedded: Evaluator) -> Iterator[Collected]:
-    with contextlib.closing(Collected(embedded)) as app:
+    with contextlib.closing(Collected(embedded, otlp=True)) as app:
         yield app
 
 
@@ -90,14 +79,14 @@ def test_a_trace_is_judged_and_its_scores_are_metrics_and_events(app: Collected)
     assert app.outcome("judged") == 1
     assert app.metric('trivet_score_count{score="faithfulness"}') == 1
     assert app.metric('trivet_sentences_total{supported="no"}') == 1
-    events = [data.log_record for data in app.logs.get_finished_logs()]
+    events = app.events
     root = spans[-1].context
     assert root is not None
     assert {(event.trace_id, event.span_id) for event in events} == {(root.trace_id, root.span_id)}
     assert {event.event_name for event in events} == {"gen_ai.evaluation.result"}
     names = {(event.attributes or {})["gen_ai.evaluation.name"] for event in events}
     assert names == {"faithfulness", "relevance", "utilization", "completeness"}
-    assert app.spans.get_finished_spans() == (), "a span for each export would never end"
+    assert app.spans == [], "a span for each export would never end"
 
 
 @pytest.mark.parametrize("coding", ["identity", "gzip"])
@@ -154,7 +143,7 @@ def test_an_overloaded_judge_drops_traces_and_says_so(
 
 
 def test_only_the_sample_is_judged(embedded: Evaluator) -> None:
-    with contextlib.closing(Collected(embedded, sample=1e-12)) as app:
+    with contextlib.closing(Collected(embedded, otlp=True, sample=1e-12)) as app:
         app.post("/v1/traces", encode_spans(rag_spans()).SerializeToString(), PROTOBUF)
         app.judge()
         assert app.metric('trivet_score_count{score="faithfulness"}') == 0

@@ -21,6 +21,7 @@ from opentelemetry.trace import StatusCode
 
 import trivet
 from tests.serve.http.conftest import Asked
+from trivet.serve.http.settings import ServerSettings
 from trivet.serve.http.telemetry import CAPTURE_CONTENT, Telemetry
 
 EXAMPLE = {
@@ -35,13 +36,16 @@ TEXTS = ("lighthouse", "Jonas", "since 1931")  # a score may hold these digits
 class Told(Asked):
     """An app whose spans and events are kept."""
 
-    def __init__(self, evaluator: trivet.Evaluator, *, content: bool = False) -> None:
+    def __init__(
+        self, evaluator: trivet.Evaluator, *, content: bool = False, **settings: Any
+    ) -> None:
         self._spans, self._logs = InMemorySpanExporter(), InMemoryLogRecordExporter()
         traces = TracerProvider(shutdown_on_exit=False)
         traces.add_span_processor(SimpleSpanProcessor(self._spans))
         logs = LoggerProvider(shutdown_on_exit=False)
         logs.add_log_record_processor(SimpleLogRecordProcessor(self._logs))
-        super().__init__(evaluator, telemetry=Telemetry(traces, logs, content=content))
+        telemetry = Telemetry(traces, logs, content=content)
+        super().__init__(evaluator, ServerSettings(**settings), telemetry=telemetry)
 
     @property
     def spans(self) -> list[ReadableSpan]:
