@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -36,13 +37,8 @@ class WoodStream:
         return [self._event(len(self.text.rstrip()))] if self.text[self.start :].strip() else []
 
     def _event(self, end: int) -> SentenceEvent:
-        begin = (
-            self.start
-            + len(self.text[self.start : end])
-            - len(self.text[self.start : end].lstrip())
-        )
-        self.start = end
-        text = self.text[begin:end]
+        text = self.text[self.start : end].lstrip()
+        begin, self.start = end - len(text), end
         supported = "wood" not in text
         spans = () if supported else (UnsupportedSpan(begin, end, text, 0.9),)
         source = ContextSpan(0, 0, 9)
@@ -61,33 +57,14 @@ class WoodJudge:
         return WoodStream(self.fails)
 
 
-class Source:
-    """An iterator of pieces that knows whether it was closed and how many were read."""
-
-    def __init__(self, pieces: list[Any]) -> None:
-        self.pieces, self.read, self.closed = pieces, 0, False
-
-    def __iter__(self) -> Iterator[Any]:
-        for piece in self.pieces:
-            self.read += 1
+def noted(pieces: list[str], seen: list[str]) -> Iterator[str]:
+    """Yield pieces; note those that were read, and the end."""
+    try:
+        for piece in pieces:
+            seen.append(piece)
             yield piece
-
-    def close(self) -> None:
-        self.closed = True
-
-
-class AsyncSource(Source):
-    """The same for event loops."""
-
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        for piece in self.pieces:
-            self.read += 1
-            yield piece
-
-    __iter__ = None  # type: ignore[assignment]
-
-    async def aclose(self) -> None:
-        self.closed = True
+    finally:
+        seen.append("closed")
 
 
 PASSED = {
@@ -101,28 +78,36 @@ PASSED = {
 @pytest.mark.parametrize("action", PASSED)
 @pytest.mark.parametrize("pieces", [PIECES, [ANSWER], list(ANSWER)], ids=["pieces", "one", "each"])
 def test_what_passes(action: Any, pieces: list[str]) -> None:
-    source = Source(pieces)
+    seen: list[str] = []
+    source = noted(pieces, seen)
     guarded = trivet.guard(source, "Q?", ["x"], on_unsupported=action, judge=WoodJudge())
     assert "".join(guarded) == PASSED[action]
     assert guarded.stopped is (action == "stop")
-    assert source.closed
+    assert seen[-1] == "closed"
     assert [event.supported for event in guarded.events] == [True, False, True][
         : 2 if action == "stop" else 3
     ]
     if action == "stop" and len(pieces) > 1:
-        assert source.read < len(pieces)  # the rest is not even generated
+        assert len(seen[:-1]) < len(pieces)  # the rest is not even generated
 
 
 @pytest.mark.parametrize("action", PASSED)
 def test_asynchronous_streams_pass_the_same(action: Any) -> None:
-    async def run() -> tuple[str, AsyncSource]:
-        source = AsyncSource(PIECES)
-        guarded = trivet.guard(source, "Q?", ["x"], on_unsupported=action, judge=WoodJudge())
-        return "".join([piece async for piece in guarded]), source
+    seen: list[str] = []
 
-    passed, source = asyncio.run(run())
+    async def pieces() -> AsyncIterator[str]:
+        with contextlib.closing(noted(PIECES, seen)) as source:
+            for piece in source:
+                yield piece
+
+    async def run() -> tuple[str, list[str]]:
+        source = pieces()
+        guarded = trivet.guard(source, "Q?", ["x"], on_unsupported=action, judge=WoodJudge())
+        return "".join([piece async for piece in guarded]), list(seen)
+
+    passed, before_the_loop_ends = asyncio.run(run())
     assert passed == PASSED[action]
-    assert source.closed
+    assert before_the_loop_ends[-1] == "closed"
 
 
 def test_no_sentence_passes_before_it_is_judged() -> None:
@@ -209,18 +194,13 @@ def test_the_embedded_judge_lets_answers_without_a_claim_pass(
     assert ("".join(guarded), guarded.stopped) == (answer, False)
 
 
-def test_options_reach_the_judge() -> None:
-    judge = WoodJudge()
-    list(trivet.guard([], "Q?", "x", judge=judge, windows="all", threshold=0.3))
-    assert judge.given == [("Q?", "x", {"windows": "all", "threshold": 0.3})]
-
-
 def test_a_judge_that_fails_lets_nothing_pass() -> None:
-    source = Source(PIECES)
+    seen: list[str] = []
+    source = noted(PIECES, seen)
     guarded = trivet.guard(source, "", ["x"], judge=WoodJudge(fails=True))
     with pytest.raises(BackendError):
         next(guarded)
-    assert source.closed
+    assert seen[-1] == "closed"
 
 
 def test_a_stream_that_breaks_off_raises_its_error_and_passes_no_half_sentence() -> None:
@@ -240,11 +220,10 @@ def test_what_is_no_stream_is_refused(stream: Any) -> None:
         trivet.guard(stream, "", ["x"], judge=WoodJudge())
 
 
-def test_the_order_is_that_of_evaluate() -> None:
+def test_texts_and_options_reach_the_judge_in_the_order_of_evaluate() -> None:
     judge = WoodJudge()
-    trivet.guard([], "Q?", ["x"], judge=judge)
-    trivet.guard([], contexts=["x"], question="Q?", judge=judge)
-    assert judge.given == [("Q?", ["x"], {})] * 2
+    trivet.guard([], "Q?", ["x"], judge=judge, windows="all", threshold=0.3)
+    assert judge.given == [("Q?", ["x"], {"windows": "all", "threshold": 0.3})]
     swapped: Any = (["x"], "Q?")
     with pytest.raises(
         TypeError, match=r"not list; the order is guard\(stream, question, contexts"
