@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
+from tests.command_line import exit_code
 from trivet.errors import ConfigError
+from trivet.serve.http import process
 from trivet.serve.http.settings import ServerSettings, is_loopback, settings_table
 
 PUBLIC = ("0.0.0.0", "::", "", "10.0.0.7", "localhost.example.org", "127.0.0.1.example.org")
@@ -74,3 +77,32 @@ def test_some_settings_may_be_0() -> None:
 def test_the_docs_hold_the_table_of_all_options() -> None:
     docs = Path(__file__).resolve().parents[3] / "docs"
     assert any(settings_table() in page.read_text(encoding="utf-8") for page in docs.glob("*.md"))
+
+
+def test_options_become_settings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given: list[ServerSettings] = []
+
+    def refuse(load: object, settings: ServerSettings, *more: object) -> NoReturn:
+        given.append(settings)
+        raise ConfigError("that is enough")
+
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    monkeypatch.setattr(process, "run_server", refuse)
+    numbers = "--port 0 --header-timeout 1.5 --timeout-ms 5 --max-contexts 7"
+    others = "--keys k --insecure --no-access-log --log-format text"
+    assert exit_code(monkeypatch, "serve", *numbers.split(), *others.split()) == 2
+    assert capsys.readouterr().err == "trivet: that is enough\n"
+    assert given == [
+        ServerSettings(
+            port=0,
+            header_timeout_seconds=1.5,
+            default_timeout_ms=5.0,
+            max_contexts=7,
+            keys_file=Path("k"),
+            insecure=True,
+            access_log=False,
+            log_format="text",
+        )
+    ]

@@ -11,7 +11,6 @@ import asyncio
 import importlib.util
 import inspect
 import sys
-import threading
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -104,9 +103,7 @@ class FakeTriton:
     def __init__(self) -> None:
         self.models: dict[str, Any] = {}
         self.configs: dict[str, Any] = {}
-        self.under_way: dict[str, tuple[int, int]] = {}  # calls of a model: now, and at most
         self.asked: list[tuple[int, ...]] = []  # shapes of input_ids in calls of the encoder
-        self._lock = threading.Lock()
 
     def load(self, repository: Path) -> None:
         for folder in sorted(repository.iterdir()):
@@ -140,18 +137,10 @@ class FakeTriton:
         needed = {each.name for each in config.input if not each.optional}
         assert needed <= tensors.keys() <= {each.name for each in config.input}
         self._check(config.input, tensors)
-        with self._lock:
-            now, most = self.under_way.get(name, (0, 0))
-            self.under_way[name] = now + 1, max(most, now + 1)
-            if "input_ids" in tensors:
-                self.asked.append(tensors["input_ids"].shape)
-        try:
-            answer = self.models[name].execute([Received(tensors, is_cancelled)])
-            (response,) = asyncio.run(answer) if inspect.iscoroutine(answer) else answer
-        finally:
-            with self._lock:
-                now, most = self.under_way[name]
-                self.under_way[name] = now - 1, most
+        if "input_ids" in tensors:
+            self.asked.append(tensors["input_ids"].shape)
+        answer = self.models[name].execute([Received(tensors, is_cancelled)])
+        (response,) = asyncio.run(answer) if inspect.iscoroutine(answer) else answer
         assert isinstance(response, InferenceResponse)
         if not response.has_error():
             found = {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
