@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -57,7 +57,7 @@ class WoodJudge:
         return WoodStream(self.fails)
 
 
-def noted(pieces: list[str], seen: list[str]) -> Iterator[str]:
+def noted(pieces: list[str], seen: list[str]) -> Generator[str]:
     """Yield pieces; note those that were read, and the end."""
     try:
         for piece in pieces:
