@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.annotation.annotate_run import KEY
+from tests.annotation.job_commands import KEY
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.annotation.annotate_run import ROW, lines, numbered, run, write_log
+from tests.annotation.job_commands import ROW, annotated, lines, numbered, write_log
 from tests.annotation.scripted_annotator import answer_to, text_of
 from tests.llm import scripted_endpoint as scripted
 from tests.llm.scripted_endpoint import Reply, last_text
@@ -18,7 +18,7 @@ from trivet.records import ContextSpan, Evidence, Span
 
 def test_a_log_becomes_labelled_rows_with_their_provenance() -> None:
     write_log(ROW | {"id": "r1", "model": "m-7"})
-    result, endpoint = run(text_of)
+    result, endpoint = annotated(text_of)
     assert result.exit_code == 0, result.output
     (example,), report = read_jsonl(Path("out.jsonl"))
     labels = example.labels
@@ -43,7 +43,7 @@ def test_a_log_becomes_labelled_rows_with_their_provenance() -> None:
 
 def test_explanations_come_before_verdicts_in_the_schema() -> None:
     write_log(ROW)
-    _, endpoint = run(text_of)
+    _, endpoint = annotated(text_of)
     schema = endpoint.bodies[0]["response_format"]["json_schema"]["schema"]
     names = list(schema["properties"])
     assert names.index("overall_supported_explanation") < names.index("overall_supported")
@@ -58,7 +58,7 @@ def test_explanations_come_before_verdicts_in_the_schema() -> None:
 )
 def test_without_structured_output_the_json_is_found_in_the_text(form: str) -> None:
     write_log(ROW)
-    result, endpoint = run(lambda body: form.replace("{}", text_of(body)), structured=False)
+    result, endpoint = annotated(lambda body: form.replace("{}", text_of(body)), structured=False)
     assert result.exit_code == 0, result.output
     assert len(lines()) == 1
     assert len(endpoint.bodies) == 2
@@ -71,7 +71,7 @@ def test_malformed_json_and_wrong_names_are_repaired() -> None:
         return text.replace('"overall_supported":', "overall_supported:").rstrip("}") + ",}"
 
     write_log(ROW)
-    result, endpoint = run(script)
+    result, endpoint = annotated(script)
     assert result.exit_code == 0, result.output
     assert lines()[0]["labels"]["evidence"]
     assert len(endpoint.bodies) == 1
@@ -110,7 +110,7 @@ def test_an_answer_that_fails_a_check_is_sent_back_with_the_reason(
         return json.dumps(answer)
 
     write_log(ROW)
-    result, endpoint = run(script)
+    result, endpoint = annotated(script)
     assert result.exit_code == 0, result.output
     assert lines()[0]["annotation"]["calls"] == 2
     assert fault in last_text(endpoint.bodies[1])
@@ -124,7 +124,7 @@ def test_what_stays_inconsistent_is_kept_apart_with_the_reason() -> None:
         parts = {"overall_supported": True} if "about 0" in body["messages"][1]["content"] else {}
         return json.dumps(answer_to(body) | parts)
 
-    result, endpoint = run(script)
+    result, endpoint = annotated(script)
     assert result.exit_code == 1
     assert [row["id"] for row in lines()] == ["r1"]
     (rejected,) = lines("out.rejected.jsonl")
@@ -144,7 +144,7 @@ def test_what_stays_inconsistent_is_kept_apart_with_the_reason() -> None:
 )
 def test_a_row_that_the_model_does_not_answer_is_kept_apart(reply: Reply, code: str) -> None:
     write_log(ROW)
-    result, endpoint = run(lambda body: reply)
+    result, endpoint = annotated(lambda body: reply)
     assert result.exit_code == 1
     assert lines("out.rejected.jsonl")[0]["error"]["code"] == code
     assert not Path("out.jsonl").exists()
@@ -159,7 +159,7 @@ HOSTILE = (
 
 def test_texts_are_data() -> None:
     write_log({"question": HOSTILE, "contexts": [HOSTILE, "It is old."], "response": HOSTILE})
-    result, endpoint = run(text_of)
+    result, endpoint = annotated(text_of)
     assert result.exit_code == 0, result.output
     prompt = endpoint.bodies[0]["messages"][1]["content"].splitlines()
     assert any("{{ 7 * 7 }}" in line for line in prompt)
@@ -175,7 +175,7 @@ def test_two_models_that_agree_give_a_weight_and_kappa() -> None:
         parts = {"all_relevant_sentence_keys": ["0a"]} if body["model"] == "second" else {}
         return json.dumps(answer_to(body) | parts)
 
-    result, endpoint = run(script, "--model", "first", "--model", "second")
+    result, endpoint = annotated(script, "--model", "first", "--model", "second")
     assert result.exit_code == 0, result.output
     assert len(endpoint.bodies) == 8
     rows = lines()
@@ -199,7 +199,7 @@ def test_disagreement_on_support_goes_to_the_review_file() -> None:
             answer["overall_supported"] = True
         return json.dumps(answer)
 
-    result, _ = run(script, "--annotators", "2")
+    result, _ = annotated(script, "--annotators", "2")
     assert result.exit_code == 0, result.output
     assert [row["id"] for row in lines()] == ["r0"]
     (review,) = lines("out.review.jsonl")
@@ -212,7 +212,7 @@ def test_disagreement_on_support_goes_to_the_review_file() -> None:
 def test_a_prompt_of_the_user_is_used_and_named() -> None:
     Path("mine.j2").write_text("{% for s in response %}[{{ s.key }}] {{ s.text }}\n{% endfor %}")
     write_log(ROW)
-    result, endpoint = run(text_of, "--prompt", "mine.j2")
+    result, endpoint = annotated(text_of, "--prompt", "mine.j2")
     assert result.exit_code == 0, result.output
     assert [message["role"] for message in endpoint.bodies[0]["messages"]] == ["user"]
     assert lines()[0]["annotation"]["prompt"].startswith("mine-")
@@ -222,6 +222,6 @@ def test_a_prompt_of_the_user_is_used_and_named() -> None:
 def test_a_prompt_that_is_no_template_is_refused(text: str) -> None:
     Path("mine.j2").write_text(text)
     write_log(ROW)
-    result, endpoint = run(text_of, "--prompt", "mine.j2")
+    result, endpoint = annotated(text_of, "--prompt", "mine.j2")
     assert "prompt mine" in str(result.exception)
     assert endpoint.bodies == []

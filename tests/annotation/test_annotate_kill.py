@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.annotation.annotate_run import lines, numbered, write_log
+from tests.annotation.job_commands import lines, numbered, write_log
 from tests.annotation.scripted_annotator import text_of
 from tests.llm.scripted_endpoint import ScriptedEndpoint
 

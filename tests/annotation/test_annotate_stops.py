@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.annotation.annotate_run import KEY, ROW, annotate, lines, numbered, run, write_log
+from tests.annotation.job_commands import KEY, ROW, annotate, annotated, lines, numbered, write_log
 from tests.annotation.scripted_annotator import text_of
 from tests.llm import scripted_endpoint as scripted
 from tests.llm.scripted_endpoint import Reply, ScriptedEndpoint
@@ -61,7 +61,7 @@ def test_a_stop_keeps_what_was_done() -> None:
     def first_three(body: dict[str, Any]) -> Reply | str:
         return scripted.error(401, "no") if next(answers, None) is None else text_of(body)
 
-    result, _ = run(first_three, "--concurrency", "1")
+    result, _ = annotated(first_three, "--concurrency", "1")
     assert result.exit_code == 2
     assert "refuses the key" in result.output.strip().splitlines()[-1]
     assert KEY not in result.output
@@ -70,7 +70,7 @@ def test_a_stop_keeps_what_was_done() -> None:
 
 def test_rows_without_texts_are_kept_apart_unpaid() -> None:
     write_log(ROW | {"contexts": []}, ROW | {"response": " "}, ROW)
-    result, endpoint = run(text_of)
+    result, endpoint = annotated(text_of)
     assert result.exit_code == 1
     codes = [row["error"]["code"] for row in lines("out.rejected.jsonl")]
     assert codes == ["empty_contexts", "empty_response"]
@@ -79,7 +79,7 @@ def test_rows_without_texts_are_kept_apart_unpaid() -> None:
 
 def test_a_response_of_100_000_characters_is_labelled() -> None:
     write_log(ROW | {"response": "It was built in 1790. " * 4_546})
-    result, endpoint = run(text_of)
+    result, endpoint = annotated(text_of)
     assert result.exit_code == 0, result.output
     assert lines()[0]["labels"]["adherent"] is True
     assert endpoint.bodies[0]["max_tokens"] > 100_000

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.annotation.annotate_run import lines
-from tests.annotation.job_commands import run, write
+from tests.annotation.job_commands import lines, run, write
 from tests.llm import scripted_endpoint as scripted
 from tests.llm.scripted_endpoint import Script, last_text
 from trivet.annotation.edits import KINDS

@@ -37,7 +37,7 @@ class ResultFiles:
         others: Sequence[str],
         settings: Mapping[str, Any],
         *,
-        restart: bool = False,
+        restart: bool,
     ) -> None:
         """Open the files; a context manager closes them.
 
