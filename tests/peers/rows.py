@@ -43,8 +43,6 @@ def refused() -> ExampleError:
     return ExampleError("no", "refused")
 
 
-def predicted(
-    rows: Sequence[LabelledExample], *repeats: Sequence[PeerScore], name: str = "p"
-) -> Predictions:
-    header = Header(name, "about", "gpt", digest_rows(rows), "0", "2026-11-23")
+def predicted(rows: Sequence[LabelledExample], *repeats: Sequence[PeerScore]) -> Predictions:
+    header = Header("p", "about", "gpt", digest_rows(rows), "0", "2026-11-23")
     return Predictions(header, repeats)

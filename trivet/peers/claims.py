@@ -13,6 +13,8 @@ from trivet.records import RagExample, Span
 if TYPE_CHECKING:  # it imports torch, which peers that ask an LLM do without
     from trivet.peers.local_model import FloatArray
 
+_SUPPORTED = 0.5  # score of a sentence or a response
+
 
 def read_options(peer: str, argument: str, defaults: dict[str, str]) -> dict[str, str]:
     """Read ``key=value:key=value`` over defaults; a part without ``=`` is the first key's value.
@@ -33,12 +35,16 @@ def read_options(peer: str, argument: str, defaults: dict[str, str]) -> dict[str
     return options
 
 
+def require_response(example: RagExample) -> None:
+    """Raise an ``ExampleError`` if the response is empty."""
+    if not example.response.strip():
+        raise ExampleError("the response is empty", "empty_response")
+
+
 def response_spans(example: RagExample) -> tuple[Span, ...]:
     """Return the sentences of the response, or raise an ``ExampleError`` without any."""
-    spans = example.response_sentences or split_sentences(example.response)
-    if not spans:
-        raise ExampleError("the response is empty", "empty_response")
-    return spans
+    require_response(example)
+    return example.response_sentences or split_sentences(example.response)
 
 
 def sentences_of(text: str) -> list[str]:
@@ -79,7 +85,6 @@ def score_sentences(
     example: RagExample,
     chunks: Sequence[str],
     support: Callable[[Sequence[tuple[str, str]]], FloatArray],
-    threshold: float = 0.5,
 ) -> PeerScore:
     """Score each response sentence by its best chunk, and the response by its weakest sentence.
 
@@ -87,7 +92,6 @@ def score_sentences(
         example: The example.
         chunks: Texts of the contexts.
         support: Returns the probability of support for each pair of chunk and sentence, [n].
-        threshold: Score at which sentences and responses are supported.
     """
     spans = response_spans(example)
     if not chunks:
@@ -96,8 +100,8 @@ def score_sentences(
     probs = support([(chunk, text) for text in texts for chunk in chunks])
     best = probs.reshape(len(texts), len(chunks)).max(axis=1)
     return PeerScore.at(
-        threshold,
+        _SUPPORTED,
         float(best.min()),
-        spans=tuple(span for span, prob in zip(spans, best, strict=True) if prob < threshold),
+        spans=tuple(span for span, prob in zip(spans, best, strict=True) if prob < _SUPPORTED),
         sentences=tuple(map(SentenceScore, texts, best.tolist())),
     )

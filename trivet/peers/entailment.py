@@ -9,10 +9,10 @@ import numpy as np
 from torch import Tensor
 from transformers import T5ForTokenClassification
 
-from trivet.errors import ConfigError, ExampleError
+from trivet.errors import ConfigError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.peers.built_in import EvaluatorPeer
-from trivet.peers.claims import pack, score_sentences, sentences_of
+from trivet.peers.claims import pack, require_response, score_sentences, sentences_of
 from trivet.peers.local_model import (
     FloatArray,
     TextModel,
@@ -182,8 +182,7 @@ class HhemPeer(Peer):
 
     def score(self, example: RagExample) -> PeerScore:
         """Score one example."""
-        if not example.response.strip():
-            raise ExampleError("the response is empty", "empty_response")
+        require_response(example)
         premise = "\n".join([*example.contexts, example.question])
         return PeerScore.at(0.5, float(self._hhem.read([(premise, example.response)])[0]))
 

@@ -16,6 +16,7 @@ import numpy as np
 from transformers import AutoModelForTokenClassification
 
 from trivet.errors import ExampleError
+from trivet.peers.claims import require_response
 from trivet.peers.llm_peer import render
 from trivet.peers.local_model import FloatArray, class_probs, load_pretrained, load_tokenizer, run
 from trivet.peers.peer import Peer, PeerScore, PeerSetup
@@ -35,8 +36,7 @@ class LettuceDetect(Peer):
 
     def score(self, example: RagExample) -> PeerScore:
         """Score one example."""
-        if not example.response.strip():
-            raise ExampleError("the response is empty", "empty_response")
+        require_response(example)
         if (size := self._count(example.response)) >= self._longest - _SPECIAL:
             raise ExampleError(
                 f"the response has {size} tokens, and the window {self._longest}", "too_long"

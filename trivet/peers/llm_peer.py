@@ -21,6 +21,7 @@ import jinja2
 
 from trivet.errors import ConfigError, ExampleError
 from trivet.llm.chat import ChatAnswer, ChatRequest, LlmError
+from trivet.peers.claims import require_response
 from trivet.peers.peer import Peer, PeerScore, PeerSetup
 from trivet.records import RagExample
 
@@ -40,7 +41,7 @@ class Conversation:
         hard: Whether a verdict counted 1 or 0 because its log probabilities were not at hand.
     """
 
-    def __init__(self, client: ChatClient, example: RagExample, repeat: int = 0) -> None:
+    def __init__(self, client: ChatClient, example: RagExample, repeat: int) -> None:
         self.example = example
         self.answers: list[ChatAnswer] = []
         self.hard = False
@@ -105,9 +106,9 @@ class Conversation:
         self.hard = True
         return float(answer.text[at:].lower().startswith(word.lower()))
 
-    def ask_json(self, prompt: str, key: str, max_tokens: int = 4096, **values: Any) -> Any:
+    def ask_json(self, prompt: str, key: str, **values: Any) -> Any:
         """Ask for a JSON object, and return the value of a key."""
-        text = self.ask(prompt, max_tokens=max_tokens, **values).text
+        text = self.ask(prompt, max_tokens=4096, **values).text
         try:
             return json.loads(text[text.index("{") : text.rindex("}") + 1])[key]
         except (ValueError, KeyError) as error:
@@ -129,10 +130,9 @@ class LlmPeer(Peer):
 
     def score(self, example: RagExample) -> PeerScore:
         """Score one example; an ``LlmError`` that would meet every row is raised."""
-        if not example.response.strip():
-            return PeerScore(None, failed="empty_response")
         talk = Conversation(self._client, example, self._repeat)
         try:
+            require_response(example)
             score = self._judge(talk)
         except ExampleError as error:
             score = PeerScore(None, failed=error.code)

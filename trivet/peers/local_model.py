@@ -106,10 +106,10 @@ def load_classifier(name: str, longest: int = 512, head: Head = class_probs) -> 
     return TextModel(model, about, load_tokenizer(name), head, longest)
 
 
-def load_embedder(name: str, longest: int = 256) -> TextModel:
+def load_embedder(name: str) -> TextModel:
     """Load an encoder as a sentence encoder by mean pooling. Errors as in ``load_pretrained``."""
     model, about = load_pretrained(AutoModel, name)
-    return TextModel(model, about, load_tokenizer(name), mean_embedding, longest)
+    return TextModel(model, about, load_tokenizer(name), mean_embedding, longest=256)
 
 
 def load_pretrained(auto: Any, name: str) -> tuple[Any, str]:

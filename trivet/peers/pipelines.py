@@ -18,8 +18,7 @@ from typing import Literal, cast
 
 import numpy as np
 
-from trivet.errors import ExampleError
-from trivet.peers.claims import context_sentences, read_options
+from trivet.peers.claims import context_sentences, read_options, require_response
 from trivet.peers.entailment import HHEM, CrossEncoder, Entailment, Hhem, Relations, load_entailment
 from trivet.peers.local_model import (
     FloatArray,
@@ -209,8 +208,7 @@ class Provenance(Peer):
 
     def score(self, example: RagExample) -> PeerScore:
         """Score one example; flagged below .5."""
-        if not example.response.strip():
-            raise ExampleError("the response is empty", "empty_response")
+        require_response(example)
         sentences = context_sentences(example)
         relevance = self._relevance(example.question, sentences)
         chosen = np.sort(np.argsort(-relevance, kind="stable")[:TOP]).tolist()
