@@ -22,8 +22,6 @@ from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel, as_tensors, to_numpy
 from trivet.model.trunk import Trunk
 
-Attention = Literal["eager", "sdpa"]
-
 
 class TorchBackend:
     """A torch model as a backend."""
@@ -41,9 +39,7 @@ class TorchBackend:
             return to_numpy(answer)
 
 
-def random_model(
-    shape: Shape, vocabulary: int, longest: int = 512, attention: Attention = "eager"
-) -> RagModel:
+def random_model(shape: Shape, vocabulary: int, longest: int) -> RagModel:
     """Return a model with random weights from a fixed seed."""
     torch.manual_seed(0)
     config: dict[str, Any] = {
@@ -68,7 +64,7 @@ def random_model(
             "layer_norm_eps": 1e-7,
         }
     trunk = Trunk.from_encoder_config(config)
-    trunk.encoder.set_attn_implementation(attention)
+    trunk.encoder.set_attn_implementation("eager")
     return RagModel(trunk).eval()
 
 

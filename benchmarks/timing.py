@@ -82,10 +82,10 @@ class Race:
     measured: dict[tuple[str, Hashable], Measured] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
 
-    def ratios(self, slow: str, fast: str, case: Hashable = None) -> list[float]:
+    def ratios(self, slow: str, fast: str) -> list[float]:
         """Return the time of ``slow`` divided by that of ``fast``, round by round."""
         pairs = zip(
-            self.measured[slow, case].seconds(), self.measured[fast, case].seconds(), strict=True
+            self.measured[slow, None].seconds(), self.measured[fast, None].seconds(), strict=True
         )
         return [one / other for one, other in pairs]
 

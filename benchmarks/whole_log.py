@@ -30,9 +30,9 @@ from trivet.evaluation.evaluator import Evaluator
 MANY, ONE, WHOLE = "backend calls at once", "backend calls, one by one", "trivet evaluate"
 
 
-def bare(bundle: Path, threads: int, log: Path, workers: int | None = None) -> Run:
+def bare(bundle: Path, threads: int, log: Path) -> Run:
     """Return a ``Run`` of the backend calls that evaluating a log makes."""
-    backend = load_backend(read_bundle(bundle), threads, None, "onnx", workers).backend
+    backend = load_backend(read_bundle(bundle), threads, None, "onnx").backend
     evaluator = Evaluator(bundle, backend=backend)
     with recorded_calls(backend) as calls, Path(os.devnull).open("wb") as sink:
         evaluate_to_stream(evaluator, Log(str(log)), sink, RunSettings(), lambda tally, rows: None)
