@@ -30,9 +30,7 @@ _SHARES = {VALIDATION: 0.15, TEST: 0.3}  # of the rows
 _LARGEST_SHARE = 0.1  # of the rows that documents with common passages may bring together
 
 
-def split_by_document(
-    rows: Sequence[LabelledExample], name: str, seed: int = 0
-) -> list[LabelledExample]:
+def split_by_document(rows: Sequence[LabelledExample], name: str) -> list[LabelledExample]:
     """Return the labelled rows, each with its document as group and its part as split.
 
     Groups that share a passage become one document, unless it would hold more than a tenth of the
@@ -42,7 +40,6 @@ def split_by_document(
     Args:
         rows: Labelled rows; those without any label are left out.
         name: Name of the rows, for errors.
-        seed: Seed of the split.
 
     Raises:
         DataError: There are too few documents; the message has the numbers.
@@ -57,7 +54,7 @@ def split_by_document(
         document for row, document in zip(rows, documents, strict=True) if row.split == TEST
     }
     sizes = Counter(document for document in documents if document not in own_test)
-    parts = _deal(sizes, not own_test, seed) | dict.fromkeys(own_test, TEST)
+    parts = _deal(sizes, not own_test) | dict.fromkeys(own_test, TEST)
     counts = {part: list(parts.values()).count(part) for part in PARTS}
     if any(counts[part] < least for part, least in LEAST_DOCUMENTS.items()):
         needed = ", ".join(f"{least} {part}" for part, least in LEAST_DOCUMENTS.items())
@@ -74,9 +71,9 @@ def split_by_document(
     ]
 
 
-def _deal(sizes: Mapping[str, int], hold_out: bool, seed: int) -> dict[str, str]:
+def _deal(sizes: Mapping[str, int], hold_out: bool) -> dict[str, str]:
     """Return the part of each document, given its number of rows."""
-    order = np.random.default_rng(seed).permutation(sorted(sizes)).tolist()
+    order = np.random.default_rng(0).permutation(sorted(sizes)).tolist()
     parts: dict[str, str] = {}
     for part in (TEST, VALIDATION) if hold_out else (VALIDATION,):
         documents = rows = 0

@@ -107,15 +107,11 @@ def test_forms_are_unified_unless_the_verdicts_of_a_bundle_are_kept(
     assert kept.to_json() == before.to_json()
 
 
-def as_word_list(folder: Path) -> None:
+def test_a_word_list_is_converted(tmp_path: Path, bert_checkpoint: Path) -> None:
+    folder = Path(shutil.copytree(bert_checkpoint, tmp_path / "checkpoint"))
     vocabulary = json.loads((folder / "tokenizer.json").read_bytes())["model"]["vocab"]
     words = sorted(vocabulary, key=lambda word: int(vocabulary[word]))
     (folder / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
-
-
-def test_a_word_list_is_converted(tmp_path: Path, bert_checkpoint: Path) -> None:
-    folder = Path(shutil.copytree(bert_checkpoint, tmp_path / "checkpoint"))
-    as_word_list(folder)
     (folder / "tokenizer.json").unlink()
     _, tokenizer = initial_model(str(folder), "plain", "weakest_sentence")
     assert same_tokenizer(tokenizer, bert_checkpoint / "tokenizer.json")

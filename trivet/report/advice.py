@@ -15,7 +15,7 @@ _MAX_NAME = 60  # characters of a name
 _LONG_ANSWER = 8  # sentences of a mean answer, from which the domain of long ones is nearest
 
 
-def advice(counted: Tally, errors: Sequence[ErrorRates] = ()) -> list[str]:
+def advice(counted: Tally, errors: Sequence[ErrorRates]) -> list[str]:
     """Return sentences about the answers of a run, the judge, and groups that surely differ.
 
     ``errors`` are those that the judge was measured with.

@@ -21,7 +21,7 @@ def render_measures(
     figures: Sequence[Figure],
     report: SourceReport,
     about: Mapping[str, str],
-    lengths: Mapping[str, int] | None = None,
+    lengths: Mapping[str, int] | None,
 ) -> str:
     """Return the page of all predictions, their figures and the number of rows by length."""
     sections = [_summary(rows, report, about)]

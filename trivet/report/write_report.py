@@ -66,7 +66,7 @@ def write_report(
     out.write_text(page, encoding="utf-8")
 
 
-def check_page(out: Path, verdicts: Sequence[Path], logs: Sequence[str] = ()) -> None:
+def check_page(out: Path, verdicts: Sequence[Path], logs: Sequence[str]) -> None:
     """Raise `DataError` for a page that cannot be written or would overwrite an input."""
     check_writable(out)
     if out.resolve() in [path.resolve() for path in (*verdicts, *map(Path, logs))]:

@@ -71,9 +71,7 @@ class BackgroundCheckpoints(AsyncCheckpointIO):
         )
 
 
-def checkpoint_callbacks(
-    folder: Path, minutes: float, averaged: bool = False
-) -> list[ModelCheckpoint]:
+def checkpoint_callbacks(folder: Path, minutes: float, averaged: bool) -> list[ModelCheckpoint]:
     """Return callbacks: ``best``, weights alone, then ``last`` after validation and by the clock.
 
     The optimizer's state, twice as large as the weights, is in ``last`` only. With ``averaged``
