@@ -13,7 +13,6 @@ from trivet.backends.device import Driver, check_driver, find_driver, find_gpu
 from trivet.backends.loading import CUDA, OnnxGpuBackend, choose_backend, load_backend
 from trivet.bundle.bundle import read_bundle
 from trivet.errors import BackendError, BundleError
-from trivet.evaluation.evaluator import Evaluator
 
 
 @pytest.fixture
@@ -80,19 +79,6 @@ def test_the_fastest_backend_of_a_device_is_the_default(
     assert choose_backend(bundle, None, device) == chosen
     assert ("faster: `trivet export tensorrt" in caplog.text) == (chosen == "torch")
     assert choose_backend(bundle, "int8", device) == "onnx"
-
-
-@pytest.mark.usefixtures("two_gpus")
-def test_the_command_for_an_engine_of_a_read_only_bundle_has_a_folder_for_it(
-    embedded: Evaluator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(loading, "_has_engine", lambda *_: False)
-    monkeypatch.setattr(loading, "_torch_runs_it", lambda *_: True)
-    for bundle in (embedded.bundle, read_bundle("embedded")):
-        caplog.clear()
-        assert choose_backend(bundle) == "torch"
-        command = "`trivet export tensorrt embedded --out DIR --data DATA`"
-        assert command in caplog.text
 
 
 @pytest.mark.usefixtures("two_gpus")

@@ -114,20 +114,6 @@ def test_states_of_positions_are_those_of_the_windows_without_padding(tmp_path: 
 
 
 @needs_openvino
-def test_padding_to_a_step_changes_no_answer(
-    loaded: dict[str, OpenVinoBackend], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backend = loaded["model.onnx"]
-    # The step after 40 is longer than this model's windows may be.
-    for length in (19, 40, WINDOW):
-        windows = windows_of(Sizes(N=3, L=length, B=2, R=9, K=3, C=23, S=2))
-        found = backend.run(windows)
-        with monkeypatch.context() as patch:
-            patch.setattr(backend, "step", 1)
-            assert largest_difference(backend.run(windows), found) < 1e-5
-
-
-@needs_openvino
 def test_threads_do_not_meet(loaded: dict[str, OpenVinoBackend]) -> None:
     backend = loaded["model.onnx"]
     sizes = Sizes(N=2, L=33, B=2, R=9, K=2, C=23, S=2)
