@@ -205,20 +205,25 @@ class Batcher:
                 raise Expired("the time ran out before it was tokenized")
             if not request.future.done():
                 lengths = request.preprocess()
-        finally:
-            self._admission.leave(expected, characters, request.windows)
+            if lengths:
+                with self._changed:
+                    self._add(request, lengths)
+        finally:  # only now: a call that is not full waits for what is coming
+            with self._changed:
+                self._admission.leave(expected, characters, request.windows)
+                self._changed.notify(request.windows)
         if not lengths:
             request.finish()
-            return
-        with self._changed:
-            now, own = time.monotonic(), request.windows
-            if request.future.done() or request.deadline <= now:
-                raise Expired("the time ran out before its windows could wait")
-            before = self._queue.windows_before(request.deadline, own)
-            left_seconds = request.deadline - now
-            self._admission.check_queue(own, before, left_seconds, self._queue.windows)
-            self._queue.add(request, lengths, now, request.deadline)
-            self._changed.notify(own)
+
+    def _add(self, request: BatchedRequest, lengths: list[list[int]]) -> None:
+        """Queue the windows of a request, or refuse it."""
+        now, own = time.monotonic(), request.windows
+        if request.future.done() or request.deadline <= now:
+            raise Expired("the time ran out before its windows could wait")
+        before = self._queue.windows_before(request.deadline, own)
+        left_seconds = request.deadline - now
+        self._admission.check_queue(own, before, left_seconds, self._queue.windows)
+        self._queue.add(request, lengths, now, request.deadline)
 
     def _serve(self, ended: Future[None]) -> None:
         """Run calls in a backend thread."""
