@@ -79,6 +79,7 @@ def test_malformed_json_and_wrong_names_are_repaired() -> None:
 
 # What spoils an answer: a change of its fields, or of the judgement of its second sentence.
 FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"sentence_support_information": "none"}, {}, "sentence_support_information: must be a list"),
     ({"sentence_support_information": []}, {}, "no judgement of the response's sentences a, b"),
     ({"overall_supported": True}, {}, "overall_supported is true, but of 2 sentences 1 are fully"),
     (
