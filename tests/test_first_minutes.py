@@ -95,5 +95,5 @@ def test_each_command_does_what_the_page_says(folder: Path) -> None:
         finally:
             process.terminate()
     spans = [span["text"] for span in verdict["unsupported"]]
-    (comment,) = re.findall(r"^# (\{.*\})$", README, re.MULTILINE)
+    (comment,) = re.findall(r"^# in short: (\{.*\})$", README, re.MULTILINE)
     assert json.loads(comment) == {"adherent": verdict["adherent"], "unsupported": spans}

@@ -87,7 +87,7 @@ COMMANDS: list[tuple[Any, ...]] = [
     (2, "test sheet.csv --label key --threshold nan", "nan is not in [0, 1]"),
     (2, "test absent.csv", "no such file: absent.csv"),
     (2, "calibrate tiny --data jsonl:x --backend onnx", "--backend needs --thresholds-only"),
-    (2, "compare --data jsonl:labelled.jsonl --out c --peers ovrlap", "nearest are overlap"),
+    (2, "compare --data jsonl:labelled.jsonl --out c --peers ovrlap", "nearest: overlap"),
     (2, "compare --data jsonl:labelled.jsonl --out c", "no peer is named"),
     (
         2,

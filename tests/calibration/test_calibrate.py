@@ -371,7 +371,7 @@ def test_heads_without_labels_are_named_or_refused(bundle: Path, tmp_path: Path)
     for name, choices, message in (
         ("one", Choices(heads=("utilization",)), "utilization: needs labels of both kinds"),
         ("empty", Choices(), "no row in split 'all' to calibrate on"),
-        ("one", Choices(only=("elsewhere",)), "to calibrate on from elsewhere"),
+        ("one", Choices(only=("elsewhere",)), "from elsewhere to calibrate on"),
         ("one", Choices(thresholds_from=("elsewhere",)), "thresholds from elsewhere: no row"),
     ):
         with pytest.raises(DataError, match=message):

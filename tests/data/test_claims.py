@@ -16,6 +16,7 @@ NOTHING = (
     "I hope this helps!",
     "Would you like me to draft a letter?",
     "Is there anything else that I can help with?",
+    "I would be happy to help with that!",
     "---",
 )
 ABSTENTIONS = (
@@ -26,6 +27,8 @@ ABSTENTIONS = (
     "The context does not mention the owner.",
     "Unable to answer based on the given passages.",
     "Unfortunately, the documents do not contain the answer.",
+    "There is no evidence of a link in these passages.",
+    "The passages do not say, but I would be happy to help with something else.",
 )
 CLAIMS = (
     "The mill was built in 1790.",
@@ -36,6 +39,15 @@ CLAIMS = (
     "He did not know the owner.",
     "No, the shop is closed on Sundays.",
     "The drug is not safe during pregnancy.",
+    "It does not have a pool.",
+    "We cannot offer refunds.",
+    "This treatment is not covered by insurance.",
+    "There is no evidence of a link between them.",
+    "No data is stored on the server.",
+    "The passages do not mention who built the mill, but it was burnt down by soldiers.",
+    "Here are the side effects: nausea, vomiting and hair loss.",
+    "If you are pregnant, ask a doctor before use.",
+    "I am happy to report that the bridge is open.",
 )
 
 
@@ -49,6 +61,12 @@ CLAIMS = (
 )
 def test_the_role_of_a_sentence(text: str, role: SentenceRole) -> None:
     assert role_of(text) == role
+
+
+@pytest.mark.parametrize("marks", ["!", "---", "* "])
+def test_marks_before_a_claim_take_linear_time(marks: str) -> None:
+    # With quadratic time this would not end.
+    assert role_of(marks * 300_000 + " the mill is old") == "claim"
 
 
 def test_a_heading_claims_nothing_if_a_sentence_follows() -> None:

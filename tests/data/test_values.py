@@ -40,6 +40,12 @@ def statuses(response: str, *contexts: str, near: int = 0) -> list[str]:
         ("1. Open the lid.", []),
         ("As passage 3 says, it is old [1].", []),
         ("In step 2, open it.", []),
+        ("Rooms: 120.", [("120", "number")]),
+        ("Do so: 1. Open it.", []),
+        ("It took five and ten hours.", [("five", "number"), ("ten hours", "quantity")]),
+        ("It has two hundred and five seats.", [("two hundred and five", "number")]),
+        ("It is of the twenty-first century.", [("twenty-first", "number")]),
+        ("I’ve seen that.", []),
         ("It is old and red.", []),
     ],
 )
@@ -60,6 +66,10 @@ def test_what_is_a_value(text: str, values: list[tuple[str, str]]) -> None:
         ("It has four wheels.", "It has **4** wheels."),
         ("A half of them left.", "½ of them left."),
         ("It rose by 12 percent.", "It rose by 12%."),
+        ("It cost $2 billion.", "It cost $2B."),
+        ("It has 10 million users.", "It has 10M users."),
+        ("The FBI came.", "The Federal Bureau of Investigation came."),
+        ("It is 5 miles long.", "It is 8 km long."),
     ],
 )
 def test_other_forms_of_a_value_are_equal(response: str, context: str) -> None:
@@ -76,6 +86,8 @@ def test_other_forms_of_a_value_are_equal(response: str, context: str) -> None:
         ("It is 5 km long.", "It is 500 m long."),
         ("They met Ilse Tamm.", "They met Pavel Orlik."),
         ("It rose by 12 percent.", "It rose by 1.2%."),
+        ("It takes one hour.", "It takes 45 minutes."),
+        ("It lasts one year.", "It lasts 9 months."),
     ],
 )
 def test_other_values_are_nowhere(response: str, context: str) -> None:

@@ -98,3 +98,9 @@ def test_a_citation_by_name_is_no_fact_that_the_contexts_lack(embedded: Evaluato
     assert all(response[span.start : span.end] == span.text for span in spans)
     assert not any(span.text == "2020" for span in spans)
     assert stream.close() == verdict
+
+
+@pytest.mark.parametrize("marks", ["[1]", "[2][1]", "[1, 2]", "[1-2]", "[1    ]"])
+def test_citation_marks_are_no_values(tokenizer: SegmentTokenizer, marks: str) -> None:
+    verdict = judge(tokenizer, f"Parcels can be returned within 30 days of delivery {marks}.")
+    assert {span.reason for span in verdict.unsupported} == {"not_supported"}

@@ -92,7 +92,8 @@ def load_rows(specs: Sequence[str], split: str, only: Sequence[str]) -> list[Lab
     ]
     if not chosen:
         raise DataError(
-            f"{', '.join(specs)}: no row in split {split!r} to calibrate on"
+            f"{', '.join(specs)}: no row in split {split!r}"
             + (f" from {', '.join(only)}" if only and examples else "")
+            + " to calibrate on; name another, such as --split all"
         )
     return chosen

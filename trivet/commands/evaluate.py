@@ -103,7 +103,10 @@ def evaluate(
     """
     one = question is not None or context is not None or response is not None
     if one == (file is not None):
-        raise typer.BadParameter("give a FILE (or -), or --question, --context and --response")
+        many = "; not both" if one else ""
+        raise typer.BadParameter(
+            f"give a FILE (or -), or --question, --context and --response{many}"
+        )
     if file is not None:
         _check_out(file, out, report)
     elif report is not None:
@@ -115,8 +118,9 @@ def evaluate(
         raise typer.BadParameter("--fail-if-worse needs --baseline VERDICTS")
     if baseline is not None and (file is None or not baseline.is_file()):
         raise typer.BadParameter(f"--baseline {baseline}: no such file, or no FILE to compare")
-    if scores is not None and settings.fields is not None:
-        raise typer.BadParameter("--scores needs all fields: leave out --fields")
+    for name, value in (("--scores", scores), ("--baseline", baseline)):
+        if value is not None and settings.fields is not None:
+            raise typer.BadParameter(f"{name} needs all fields: leave out --fields")
     if baseline is not None and out is not None and baseline.resolve() == out.resolve():
         raise typer.BadParameter(f"--out {out} would overwrite --baseline")
     if scores is not None:

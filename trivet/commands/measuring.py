@@ -249,7 +249,7 @@ def calibrate(
     Graphs of the bundle are removed, unless --thresholds-only is given; run `trivet export onnx`
     afterwards. The sentence threshold is chosen by the rate of false alarms, or with --prior by F1
     or with --precision-at-least by precision, and the span threshold by the F1 of spans. If the
-    rows do not justify a new threshold, the old one is kept and the exit code is 4. Probabilities
+    rows do not justify one of them, the old one is kept and the exit code is 4. Probabilities
     are fitted to logits of torch, so --backend is for --thresholds-only, which needs no torch.
     """
     if choices.lexical_overlap and choices.method != "platt":

@@ -21,7 +21,7 @@ _SOURCES = (
     r"(?:(?:the|this|these|those|any|your|our|my|each|none of the|neither)\s)?(?:(?:given|provided"
     r"|available|supplied|retrieved|above|first|second|third|other)\s){0,2}(?:passages?|contexts?"
     r"|documents?|documentation|sources?|texts?|articles?|excerpts?|pages?|information|materials?"
-    r"|references?|results?|records?|knowledge base|it)(?:\s\d+)?(?:\s(?:given|provided|above"
+    r"|references?|results?|records?|knowledge base)(?:\s\d+)?(?:\s(?:given|provided|above"
     r"|i have|available|retrieved))?"
 )
 _SAYS = (
@@ -32,9 +32,10 @@ _NOT = (
     r"(?:do(?:es)?|did)(?:\snot|n['’]t)(?:\s(?:explicitly|specifically|directly|clearly|appear to"
     r"|seem to))?"
 )
+_KNOWN = r"(?:answers?|information|details?|questions?|explanations?|responses?|advice|guidance)"
 _ASKED = (
-    r"(?:answer|determine|find|provide|tell|help|say|give|confirm|verify|respond|assist|identify"
-    r"|locate|see|offer|share)"
+    r"(?:(?:answer|determine|find|tell|help|say|confirm|verify|respond|assist|identify|locate|see)"
+    rf"\b|(?:provide|give|offer|share)\s(?:[\w-]+\s){{0,4}}{_KNOWN})"
 )
 _LEAD = (
     r"(?:(?:however|therefore|thus|so|but|unfortunately|also|additionally|sorry|apologies|hence"
@@ -56,17 +57,21 @@ _ABSTENTIONS = (
     rf"{_SOURCES}\s(?:contains?|provides?|gives?|has|have|offers?|makes?)\sno\s"
     r"(?:\w+\s)?(?:answers?|information|mention|details?|data|indication|specifics?|evidence)",
     r"(?:there\s(?:is|are|was)\s)?(?:no|not enough|insufficient|too little)\s(?:\w+\s){0,2}"
-    r"(?:information|mention|details?|data|answers?|evidence|context)\b[^.]{0,40}\b(?:is|are|was"
-    r"|were|about|on|of|in|to|given|provided|regarding|available|found)\b",
-    r"(?:this|that|the (?:answer|information|question))(?:\s\w+){0,4}\s(?:is not|isn['’]t"
+    r"(?:(?:information|mention|details?|answers?|context)\b[^.]{0,40}\b(?:is|are|was|were|about|on"
+    r"|of|in|to|given|provided|regarding|available|found)\b"
+    rf"|(?:data|evidence)\b[^.]{{0,60}}\b(?:in|by|from)\s{_SOURCES}\b)",
+    r"(?:this|that)\s(?:is not|isn['’]t|cannot be|can['’]?t be|could not be)\s(?:explicitly "
+    r"|directly )?(?:mentioned|specified|stated|answered|determined)",
+    rf"(?:the|this|that|such)\s(?:\w+\s)?{_KNOWN}(?:\s\w+){{0,4}}\s(?:is not|isn['’]t|are not"
     r"|cannot be|can['’]?t be|could not be)\s(?:explicitly |directly )?(?:mentioned|specified"
     r"|stated|provided|given|available|answered|determined|found|included|clear|covered|known)",
     rf"(?:it is|it's|is)?\s?(?:not|nowhere)\s(?:explicitly )?(?:mentioned|specified|stated|said"
     rf"|given)\s(?:in|by)\s{_SOURCES}",
     r"none of (?:the|these) (?:\w+\s)?(?:passages|contexts|documents|sources|texts|articles)\b",
 )
-_ABSTAINS = re.compile(rf"[\s\W]*{_LEAD}[\"“'(]?(?:{'|'.join(_ABSTENTIONS)})", re.IGNORECASE)
-# A second clause that says something else: "it lists the fees, but does not mention the deposit".
+_ABSTAINS = re.compile(rf"[\s\W]*+{_LEAD}[\"“'(]?(?:{'|'.join(_ABSTENTIONS)})", re.IGNORECASE)
+# A second clause may claim something: "they do not say who built it, but it was burnt down".
+_TURN = re.compile(r"\b(?:but|however|though|although|nevertheless)\b", re.IGNORECASE)
 _HELP = (
     r"(?:anything|something|more|further|any (?:other |more |further )?(?:questions?|help"
     r"|information|details?))"
@@ -78,14 +83,15 @@ _COURTESIES = (
     r"|for [\w ]{1,40}))?[\s,.!—–-]*$",
     r"(?:sure|of course|certainly|absolutely|okay|ok|great question)?[\s,.!—–-]*(?:here(?:['’]s"
     r"| is| are)|below (?:is|are)|let me (?:explain|break|walk|summari[sz]e|answer|help)|i"
-    r"(?:['’]d be| am|['’]m) happy to|i(?:['’]ll| will| can) (?:explain|help|gladly|summari[sz]e"
-    r"|answer))[^.?!]{0,90}[:.!]?\s*$",
+    r"(?:['’]d be| would be| am|['’]m) happy to (?:help|assist|explain|answer|provide|share|give"
+    r"|clarify|elaborate|summari[sz]e|discuss|walk)|i(?:['’]ll| will| can) (?:explain|help|gladly"
+    r"|summari[sz]e|answer))[^.?!:]{0,90}[:.!]?\s*$",
     r"(?:please\s)?(?:feel free to|don['’]t hesitate to|do not hesitate to|let me know|just (?:ask"
     r"|let me know)|ask me)\b[^.?!]*[.!?]*$",
     rf"if (?:you|there)(?:['’]d| would|['’]s| is| have| need| want"
     rf"| are)?\b[^.?!]{{0,60}}?{_HELP}?[^.?!]{{0,40}},?\s"
-    r"(?:please |just )?(?:let me know|feel free|don['’]t hesitate|ask|i(?:['’]m| am) (?:happy"
-    r"|here)"
+    r"(?:please )?(?:let me know|feel free|don['’]t hesitate|(?:just )?ask me|just ask"
+    r"|i(?:['’]m| am) (?:happy|here)"
     r"|i can (?:help|also|give))\b[^.?!]*[.!?]*$",
     r"(?:i|we) (?:hope|trust) (?:this|that|it|these|the above)\b[^.?!]{0,40}\bhelp[^.?!]*[.!]*$",
     r"hope (?:this|that|it)\b[^.?!]{0,40}\bhelps?[^.?!]*[.!]*$",
@@ -99,7 +105,7 @@ _COURTESIES = (
     r"(?:please\s)?(?:contact|ask|call) (?:the |our |your )?(?:reception|support|customer "
     r"(?:service|support)|front desk|help desk)\b[^.?!]{0,60}[.!]*$",
 )
-_CLAIMS_NOTHING = re.compile(rf"[\s\W]*(?:{'|'.join(_COURTESIES)})", re.IGNORECASE)
+_CLAIMS_NOTHING = re.compile(rf"[\s\W]*+(?:{'|'.join(_COURTESIES)})", re.IGNORECASE)
 # Words with which an offer or a courtesy goes on to claim something.
 _CLAIMING = re.compile(
     r"\b(?:because|since|which|who|whose|as it|so that|even though|although|whereas|that (?:is|was"
@@ -126,8 +132,9 @@ def role_of(text: str, *, heading: bool = False) -> SentenceRole:
     """Return the role of one sentence; ``heading`` tells whether it may be a heading."""
     if not any(map(str.isalnum, text)):
         return "no_claim"
-    if _ABSTAINS.match(text):
-        return "abstention"
+    if abstains := _ABSTAINS.match(text):
+        _, *turn = _TURN.split(text[abstains.end() :], maxsplit=1)
+        return "claim" if turn and role_of(turn[0]) == "claim" else "abstention"
     line = text.strip()
     if heading and "\n" not in line and not find_values(line.strip("#*_ :")):
         marked = _MARKED_LINE.match(line) is not None

@@ -52,6 +52,9 @@ _FUNCTION_WORDS = frozenset(
     """.split()  # noqa: SIM905 (one word a line would be hard to read)
 )
 _WORDS = re.compile(r"[^\W_]+(?:['’.][^\W_]+)*")
+_CITATIONS = re.compile(r"\[\s*\d+(?:\s*[-–,;]\s*\d+)*\s*\]")
+_SMALL_WORDS = frozenset(("of", "the", "and", "de", "van", "von", "for"))
+_DEGREES = "degree Celsius"
 _CLOSE = 1e-6  # relative difference of equal magnitudes after a conversion
 
 
@@ -89,7 +92,7 @@ class ContextValues:
                     if amount.dimension:
                         self._amounts["written"].append(_Place(amount.number, 1.0, sentence))
                 elif value.kind == "name" and len(value.parts) > 1:
-                    self._initials["".join(part[0] for part in value.parts)].add(sentence)
+                    self._initials[_initials(value)].add(sentence)
                 for part in value.parts if value.kind == "time" else ():
                     self._parts[part].add(sentence)
                     kind, _, number = part.partition(" ")
@@ -125,7 +128,7 @@ class ContextValues:
                 places.append(own | self._with_amount(year) if year else own)
         else:
             if len(value.parts) > 1:
-                whole = self._words.get("".join(part[0] for part in value.parts), set())
+                whole = self._words.get(_initials(value), set())
             else:
                 whole = self._initials.get(value.parts[0], set())
             places = [self._words.get(part, set()) | whole for part in value.parts]
@@ -149,7 +152,9 @@ class ContextValues:
     def _equal(self, dimension: str, magnitude: float, step: float, wanted: Amount) -> set[int]:
         places = self._amounts.get(dimension, [])
         far = max(abs(magnitude) * _CLOSE, 1e-9)
-        reach = max(far, step / 2 * (1 + _CLOSE))
+        # Half of the last digit, but "one hour" is not 45 minutes. Degrees have no true zero.
+        most = step / 2 if dimension == _DEGREES else min(step / 2, abs(magnitude) / 10)
+        reach = max(far, (step / 2 if wanted.rough else most) * (1 + _CLOSE))
         found = set()
         for at in range(bisect_left(places, (magnitude - reach,)), len(places)):
             place = places[at]
@@ -159,6 +164,11 @@ class ContextValues:
             if converted or wanted.rough or abs(place.magnitude - magnitude) <= far:
                 found.add(place.sentence)
         return found
+
+
+def _initials(value: Value) -> str:
+    """Return the first letters of a name's words but for small ones: "fbi"."""
+    return "".join(part[0] for part in value.parts if part not in _SMALL_WORDS)
 
 
 def content_words(text: str) -> list[str]:
@@ -192,7 +202,8 @@ def response_values(
 
     The overlaps of the example have ``NEAR_SENTENCES`` sources or more.
     """
-    text, spans = tokenized.example.response, tokenized.response_sentence_spans
+    spans = tokenized.response_sentence_spans
+    text = _CITATIONS.sub(lambda mark: " " * len(mark[0]), tokenized.example.response)
     near = [set(row[:NEAR_SENTENCES].tolist()) for row in overlaps.sources]
     return tuple(
         tuple(contexts.find(value, own) for value in find_values(text[span.start : span.end]))

@@ -119,22 +119,39 @@ ONES = (
     *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen"),
     "nineteen",
 )
-_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 SCALES = {
     **{"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12},
-    **{"k": 1e3, "mn": 1e6, "bn": 1e9, "tn": 1e12},
+    **{"k": 1e3, "m": 1e6, "mn": 1e6, "b": 1e9, "bn": 1e9, "tn": 1e12, "dozen": 12.0},
 }
 NUMBER_WORDS = {
     **{word: float(number) for number, word in enumerate(ONES)},
-    **{word: 10.0 * number for number, word in enumerate(_TENS, 2)},
+    **{word: 10.0 * number for number, word in enumerate(TENS, 2)},
     "dozen": 12.0,
 }
 _ORDINALS = (
-    *("third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh"),
+    *(
+        "first",
+        "second",
+        "third",
+        "fourth",
+        "fifth",
+        "sixth",
+        "seventh",
+        "eighth",
+        "ninth",
+        "tenth",
+        "eleventh",
+    ),
     *("twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth", "seventeenth"),
     *("eighteenth", "nineteenth", "twentieth"),
 )
-ORDINALS = {word: number for number, word in enumerate(_ORDINALS, 3)}
+ORDINALS = {word: number for number, word in enumerate(_ORDINALS[2:], 3)}
+ORDINALS |= {
+    f"{ten}-{word}": 10 * tens + one
+    for tens, ten in enumerate(TENS, 2)
+    for one, word in enumerate(_ORDINALS[:9], 1)
+}
 FRACTIONS = {
     **{"half": 1 / 2, "third": 1 / 3, "quarter": 1 / 4, "fifth": 1 / 5, "tenth": 1 / 10},
     **{"thirds": 1 / 3, "quarters": 1 / 4, "fifths": 1 / 5, "tenths": 1 / 10},

@@ -20,8 +20,10 @@ from trivet.data.value_words import (
     FRACTIONS,
     MONTH_NUMBERS,
     NUMBER_WORDS,
+    ONES,
     ORDINALS,
     SCALES,
+    TENS,
     UNIT_WORDS,
     VULGAR,
     Unit,
@@ -79,8 +81,12 @@ _TIME = re.compile(
 )
 _FIGURE = r"\d{1,3}(?:[,\u00a0\u202f]\d{3})+(?:\.\d{1,9})?|\d{1,18}(?:\.\d{1,9})?"
 _WORD = rf"(?:{'|'.join(sorted(NUMBER_WORDS, key=len, reverse=True))})"
-_WORDS = rf"{_WORD}(?:(?:-|\s(?:and\s)?)(?:{_WORD}|hundred|thousand|million|billion))*"
-_SCALE = r"(?:hundred|thousand|million|billion|trillion|[mb]n|tn|k(?![\w']))"
+_ONE = rf"(?:(?:{'|'.join(TENS)})[\s-](?:{'|'.join(ONES[1:10])})|{_WORD})\b"  # below a hundred
+_WORDS = (
+    rf"{_ONE}(?:(?:[\s-](?:dozen|hundred|thousand|million|billion|trillion)\b)+"
+    rf"(?:\s(?:and\s)?{_ONE})?)*"
+)
+_SCALE = r"(?:hundred|thousand|million|billion|trillion|[mb]n|tn|k(?![\w'])|(?-i:[MB])(?![\w'/²]))"
 _SIGN = "|".join(re.escape(sign) for sign in sorted(CURRENCIES, key=len, reverse=True))
 _AMOUNT = re.compile(
     rf"(?=[\d{''.join(VULGAR)}]|{_SIGN})(?:"
@@ -92,8 +98,8 @@ _AMOUNT = re.compile(
     r"(?:(?P<count>a|one|two|three|four)[\s-])?(?P<fraction>half|thirds?|quarters?|fifths|tenths)"
     r"\b(?=\s(?:of|the|a|an|all)\b)"
     r"|(?P<article>an?)\s(?P<unit3>hour|minute|day|week|month|year|decade|century|mile|kilo)\b"
-    rf"|(?P<words>{_WORDS})(?:[\s-](?P<unit2>{_UNIT})(?![\w']))?\b"
-    rf"|(?P<rank>{'|'.join(ORDINALS)})\b)",
+    rf"|(?P<rank>{'|'.join(sorted(ORDINALS, key=len, reverse=True))})\b"
+    rf"|(?P<words>{_WORDS})(?:[\s-](?P<unit2>{_UNIT})(?![\w']))?\b)",
     re.IGNORECASE,
 )
 # A text without any of these has no time or amount; most sentences need no further look.
@@ -210,7 +216,7 @@ def _amount(match: re.Match[str]) -> Amount | None:
             factor = SCALES[match["scale"].casefold()]
             number, step = number * factor, step * factor
         if match["sign"]:
-            millions = 1e6 if match["unit"] in ("m", "M") else 1.0
+            millions = 1e6 if match["unit"] == "m" else 1.0
             number, step = number * millions, step * millions
             unit = Unit(CURRENCIES[match["sign"].upper()], 1.0)
         elif match["unit"]:
@@ -245,21 +251,22 @@ def _is_position(match: re.Match[str]) -> bool:
     before = _POSITION_BEFORE.search(match.string[max(0, start - _BEFORE) : start])
     if before is None:
         return False
-    # At the start of a text or sentence a number may be a fact: "330 metres."
+    # At the start of a text or sentence a number may be a fact: "330 metres.", "Rooms: 120."
     bare = not before[0].strip(" \t\n*#>([-.:;!?")
-    return not bare or bool(_POSITION_AFTER.match(match.string, end))
+    after = _POSITION_AFTER.match(match.string, end)
+    if not bare or after is None:
+        return not bare
+    return not before[0].rstrip().endswith(":") or after.end() < len(match.string)
 
 
 def _from_words(text: str) -> float:
     """Return the number that words name: "one hundred and fifty" is 150."""
     total = part = 0.0
     for word in re.split(r"[\s-]+", text.casefold()):
-        if word == "dozen" and part:
-            part *= NUMBER_WORDS[word]
+        if word in ("dozen", "hundred"):
+            part = max(part, 1) * SCALES[word]
         elif word in NUMBER_WORDS:
             part += NUMBER_WORDS[word]
-        elif word == "hundred":
-            part = max(part, 1) * SCALES[word]
         elif word != "and":
             total, part = total + max(part, 1) * SCALES[word], 0.0
     return total + part
@@ -271,14 +278,18 @@ def _find_names(text: str) -> Iterator[tuple[Span, Parts]]:
     A name is a capitalised word inside a sentence, or an acronym. At the start of a sentence such a
     word is any word, unless the sentence is nothing but a name.
     """
+    edges: tuple[int, int] | None = None  # first and last letter or digit of the text
     for match in _NAMES.finditer(text):
         start, end = match.span()
         words = [(m[0], start + m.start()) for m in _NAME_WORDS.finditer(match[0])]
         at_start = bool(words and _STARTS.search(text[max(0, start - _BEFORE) : start]))
         if at_start and not _is_acronym(words[0][0]):
-            alone = len(words) > 1 and not any(map(str.isalnum, text[:start] + text[end:]))
-            words = words if alone else words[1:]
-        while words and words[0][0].casefold() in _NO_NAMES and not _is_acronym(words[0][0]):
+            if len(words) > 1 and edges is None:
+                at = [place for place, letter in enumerate(text) if letter.isalnum()]
+                edges = at[0], at[-1]
+            alone = edges is not None and start <= edges[0] and edges[1] < end
+            words = words if len(words) > 1 and alone else words[1:]
+        while words and _folded(words[0][0]) in _NO_NAMES and not _is_acronym(words[0][0]):
             words = words[1:]
         parts = tuple(
             key for word, _ in words for part in word.split("-") if (key := name_key(part))
@@ -286,6 +297,10 @@ def _find_names(text: str) -> Iterator[tuple[Span, Parts]]:
         if parts:
             last, at = words[-1]
             yield Span(words[0][1], at + len(last)), parts
+
+
+def _folded(word: str) -> str:
+    return word.casefold().replace("’", "'")
 
 
 def _is_acronym(word: str) -> bool:

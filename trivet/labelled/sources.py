@@ -54,7 +54,10 @@ def _parts(spec: str) -> tuple[str, str]:
     if not separator and ".jsonl" in Path(spec).suffixes:
         kind, where = "jsonl", spec
     if not where:
-        raise DataError(f"data source {spec!r} must be {SPEC_HELP}")
+        raise DataError(
+            f"data source {spec!r} must be {SPEC_HELP}; `trivet test FILE` takes tables with a "
+            "column of labels"
+        )
     if kind not in _READERS:
         raise DataError(f"data source {spec!r} is of unknown kind {kind!r}; it must be {SPEC_HELP}")
     return kind, where

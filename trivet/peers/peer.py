@@ -158,7 +158,7 @@ def check_peer(name: str) -> None:
     if kind not in PEERS:
         near = difflib.get_close_matches(kind, PEERS, n=3, cutoff=0.4)
         raise ConfigError(
-            f"unknown peer {kind!r}; {'nearest' if near else 'there'} are "
+            f"unknown peer {kind!r}; {'nearest' if near else 'peers'}: "
             f"{', '.join(near or sorted(PEERS))}"
         )
 

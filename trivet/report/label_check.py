@@ -100,8 +100,9 @@ def _share(count: int, total: int) -> str:
 def _remarks(check: LabelCheck) -> Iterator[Text]:
     if check.no_rate is not None:
         yield Text(check.no_rate, style="yellow")
-    if check.rate is not None:
-        yield Text(f"use it with: trivet evaluate LOG --threshold {check.rate.threshold:.15g}")
+    if check.rate is not None and check.rate.found:
+        said = f"for at most {100 * check.false_alarms:.3g} % false alarms"
+        yield Text(f"{said}: trivet evaluate LOG --threshold {check.rate.threshold:.15g}")
     yield Text("chosen thresholds look better on the rows that chose them than on others")
 
 

@@ -128,11 +128,14 @@ def number_citations(response: str, names: Sequence[ContextName]) -> str:
     ``[doc-7]`` becomes ``[1    ]``. A model does not know the names, and takes the year of
     ``(Smith 2020)`` for a fact that no passage has.
     """
+    pieces, reached = list[str](), 0
     for start, end, contexts in _Named(names).marks(response) if names else ():
         number = str(contexts[0] + 1).ljust(end - start - 2)
-        if not MARK.fullmatch(response, start, end) and len(number) == end - start - 2:
-            response = f"{response[:start]}[{number}]{response[end:]}"
-    return response
+        named = start >= reached and not MARK.fullmatch(response, start, end)
+        if named and len(number) == end - start - 2:
+            pieces += response[reached:start], f"[{number}]"
+            reached = end
+    return "".join([*pieces, response[reached:]])
 
 
 class _Named:
