@@ -111,12 +111,7 @@ class Joined:
     def slopes(self, of_sentences: FloatArray, of_responses: FloatArray) -> FloatArray:
         """Return the derivative of a loss by the logits, without a layer.
 
-        Args:
-            of_sentences: Its derivative by the sentences. *Shape:* [S].
-            of_responses: Its derivative by the responses. *Shape:* [B].
-
-        Returns:
-            The derivative. *Shape:* that of the logits.
+        *Shapes:* its derivatives by the sentences, [S], and by the responses, [B] -> as the logits.
         """
         head, tokens = self._head, self.found.tokens
         of_parts = np.zeros(len(self._part) + 1)  # the last one: of responses without a part

@@ -250,13 +250,9 @@ def tokenize_examples(
 ) -> list[TokenizedExample]:
     """Tokenize every passage, question and response of some examples once, in one batch.
 
-    Args:
-        examples: The examples.
-        tokenizer: The tokenizer.
-        leads: Returns the leads of the question and of each passage of an example with or without
-            a question (``data.window_layout``).
-        structured: Whether JSON and tables in contexts without own sentences are read as lines of
-            "key: value" (``data.structured_text``).
+    ``leads`` returns the leads of the question and of each passage of an example with or without a
+    question (``data.window_layout``). If ``structured``, JSON and tables in contexts without own
+    sentences are read as lines of "key: value" (``data.structured_text``).
 
     Raises:
         ExampleError: Sentences given with an example do not fit its texts.

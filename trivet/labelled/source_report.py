@@ -22,11 +22,9 @@ EXAMPLES_KEPT = 5
 
 
 class RowError(ValueError):
-    """One row cannot be used; the message is the reason under which it is counted.
+    """One row cannot be used, for a reason that is equal for all rows with the same fault.
 
-    Args:
-        reason: Reason, equal for all rows with the same fault.
-        detail: Values of this row, shown with its place in the report.
+    The details are values of this row, shown with its place in the report.
     """
 
     def __init__(self, reason: str, detail: str = "") -> None:

@@ -41,9 +41,7 @@ def reliability_bins(
 ) -> list[ReliabilityBin]:
     """Group predictions into bins of equal width; empty bins are left out.
 
-    Args:
-        probabilities: Predicted probabilities, in [0, 1]. *Shape:* [n].
-        truths: Labels, or shares of true labels in [0, 1]. *Shape:* [n].
+    The truths are labels, or shares of true labels. *Shapes:* [n], [n].
     """
     place = bin_indices(probabilities)
     total = np.bincount(place, minlength=BINS)

@@ -55,19 +55,13 @@ class InferenceLayer(nn.Module):
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor, form: Form) -> Tensor:
-    """Return the attention output with joined heads.
+    """Return the attention output of scaled queries, with joined heads.
 
-    Args:
-        query: Scaled queries. *Shape:* [N, heads, L, width].
-        key: Keys. *Shape:* as the queries.
-        value: Values. *Shape:* as the queries.
-        bias: Bias of the scores. *Shape:* [N, heads, L, L] or broadcastable to it; for the form
-            ``attention`` only the heads may be 1.
-        form: ``attention`` writes one operator, ``fused`` calls one function, any other form writes
-            matmuls and a softmax.
+    The form ``attention`` writes one operator, ``fused`` calls one function, any other form writes
+    matmuls and a softmax.
 
-    Returns:
-        *Shape:* [N, L, H].
+    *Shapes:* [N, heads, L, width] x 3, and a bias that is broadcastable to [N, heads, L, L]; for
+    the form ``attention`` only its heads may be 1 -> [N, L, H].
     """
     if form == "attention":
         attended = torch.onnx.ops.attention(query, key, value, bias, scale=1.0)[0]
