@@ -17,6 +17,7 @@ from lightning.fabric.utilities.data import _set_sampler_epoch
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import WindowSettings
 from trivet.errors import ConfigError
+from trivet.evaluation.preprocessing import PreprocessedExample, Preprocessor
 from trivet.labelled.augmentation.augment import Augmentation
 from trivet.labelled.datamodule import Item, RagData, collate_items, prepare, truths
 from trivet.records import LabelledExample, Labels, RagExample
@@ -39,6 +40,17 @@ def test_a_batch_holds_tensors_of_one_shape(items: list[Item]) -> None:
     assert batch.targets.adherent.tolist() == [0, 0, 1]
     assert [example.example.id for example in batch.examples] == ["mill", "bread", "ferry"]
     assert all(isinstance(tensor, torch.Tensor) for tensor in (*batch.windows, *batch.targets))
+
+
+def test_rows_are_tokenized_as_a_bundle_reads_them(wordpiece_file: Path) -> None:
+    tokenizer, settings = SegmentTokenizer.from_file(wordpiece_file), WindowSettings(64)
+    example = RagExample("Is it old?", ('{"mill": {"built": "1790"}}',), "It is old.")
+    (item,) = prepare(
+        [LabelledExample(example, Labels(adherent=True), "s", "g")], tokenizer, settings
+    )
+    (read,) = Preprocessor(tokenizer, settings).preprocess([example])
+    assert isinstance(read, PreprocessedExample)
+    assert item.tokenized.context.ids.tolist() == read.tokens.context.ids.tolist()
 
 
 def test_each_head_has_the_mean_count_of_its_examples_over_the_epoch(items: list[Item]) -> None:

@@ -69,12 +69,13 @@ def prepare(
     settings: WindowSettings,
     use_evidence: bool = True,
 ) -> list[Item]:
-    """Tokenize, cut and label examples, each once."""
+    """Tokenize, cut and label examples, each once, as a bundle reads them."""
     items = []
     for first in range(0, len(examples), _BLOCK):
         block = examples[first : first + _BLOCK]
         examples_of = [labelled.example for labelled in block]
-        texts = tokenize_examples(examples_of, tokenizer, settings.layout.leads)
+        leads = settings.layout.leads
+        texts = tokenize_examples(examples_of, tokenizer, leads, structured=True)
         for labelled, tokenized in zip(block, texts, strict=True):
             layout = lay_out(tokenized, settings, tokenizer.special)
             targets = align_labels(labelled, tokenized, layout, use_evidence)
