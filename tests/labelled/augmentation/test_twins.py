@@ -238,6 +238,9 @@ def test_values_and_positions() -> None:
     assert [value.kind for value in find_values("It has 5 G, 4 KG and 3 g.")] == [
         *("number", "number", "unit", "number", "unit"),
     ]
+    assert [value.kind for value in find_values("It shows SARS-CoV-2 and 3-4 beds.")] == [
+        *("entity", "number", "number"),
+    ]
     assert form_of("1,000") == form_of("23,456") != form_of("1000")
 
 

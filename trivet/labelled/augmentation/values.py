@@ -45,7 +45,7 @@ _DATES = re.compile(
     rf"|{_MONTH} \d{{4}}|(?:1\d|20)\d\d)(?![\w%]|[.,]\d)"
 )
 _NUMBERS = re.compile(
-    r"(?<![\w.,])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?!\w|[.,]\d)"
+    r"(?<![\w.,])(?<![A-Za-z]-)(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?!\w|[.,]\d)"
     rf"|\b(?:{'|'.join(NUMBER_WORDS[2:])})\b"
 )
 # A capital alone is another thing: 5G, 3M.
