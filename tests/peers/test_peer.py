@@ -55,8 +55,8 @@ def test_a_score_is_flagged_below_the_threshold(
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("overlapp", "unknown peer 'overlapp'; nearest are overlap"),
-        ("xyzzy", "unknown peer 'xyzzy'; there are always-yes, "),
+        ("overlapp", "unknown peer 'overlapp'; nearest: overlap"),
+        ("xyzzy", "unknown peer 'xyzzy'; peers: always-yes, "),
         ("overlap:more", "overlap takes no argument"),
         ("always-yes:no", "always-yes takes no argument"),
         ("trivet:embedded#gpu", "no backend 'gpu'; there are onnx,"),

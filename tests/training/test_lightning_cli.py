@@ -41,7 +41,7 @@ def test_a_mistake_in_the_configuration_is_refused_by_name(
 ) -> None:
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(dump_config(config_of(tmp_path / "run")), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"optim\.epochs \(0\) must be > 0"):
+    with pytest.raises(ConfigError, match=r"optim\.epochs \(0\) must be at least 1"):
         lightning("fit", recipe, "--model.config.optim.epochs=0")
     with pytest.raises(SystemExit):
         lightning("fit", recipe, "--model.config.optim.rate=1")
