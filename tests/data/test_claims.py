@@ -69,6 +69,12 @@ def test_marks_before_a_claim_take_linear_time(marks: str) -> None:
     assert role_of(marks * 300_000 + " the mill is old") == "claim"
 
 
+def test_many_clauses_are_read_one_by_one() -> None:
+    clause = "the passages do not say but "
+    assert role_of(clause * 20_000 + "I don't know") == "abstention"
+    assert role_of(clause * 20_000 + "the mill is old") == "claim"
+
+
 def test_a_heading_claims_nothing_if_a_sentence_follows() -> None:
     text = "## Opening hours\nThe mill opens at nine.\n**Prices**\nA ticket costs 4 euros."
     roles = sentence_roles(text, split_sentences(text))

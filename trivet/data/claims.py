@@ -130,11 +130,10 @@ def sentence_roles(response: str, sentences: Sequence[Span]) -> tuple[SentenceRo
 
 def role_of(text: str, *, heading: bool = False) -> SentenceRole:
     """Return the role of one sentence; ``heading`` tells whether it may be a heading."""
-    if not any(map(str.isalnum, text)):
-        return "no_claim"
     if abstains := _ABSTAINS.match(text):
-        _, *turn = _TURN.split(text[abstains.end() :], maxsplit=1)
-        return "claim" if turn and role_of(turn[0]) == "claim" else "abstention"
+        _, *clauses = _TURN.split(text[abstains.end() :])
+        adds = any(not _ABSTAINS.match(one) and not _is_courtesy(one) for one in clauses)
+        return "claim" if adds else "abstention"
     line = text.strip()
     if heading and "\n" not in line and not find_values(line.strip("#*_ :")):
         marked = _MARKED_LINE.match(line) is not None
@@ -142,6 +141,10 @@ def role_of(text: str, *, heading: bool = False) -> SentenceRole:
         short = line.endswith(":") and len(line.split()) <= _HEADING_WORDS
         if not sentence if marked else short:
             return "no_claim"
-    if _CLAIMS_NOTHING.match(text) and not _CLAIMING.search(text) and not find_values(text):
-        return "no_claim"
-    return "claim"
+    return "no_claim" if _is_courtesy(text) else "claim"
+
+
+def _is_courtesy(text: str) -> bool:
+    if _CLAIMS_NOTHING.match(text) is None:
+        return not any(map(str.isalnum, text))
+    return not _CLAIMING.search(text) and not find_values(text)
