@@ -285,8 +285,8 @@ def _find_names(text: str) -> Iterator[tuple[Span, Parts]]:
         at_start = bool(words and _STARTS.search(text[max(0, start - _BEFORE) : start]))
         if at_start and not _is_acronym(words[0][0]):
             if len(words) > 1 and edges is None:
-                at = [place for place, letter in enumerate(text) if letter.isalnum()]
-                edges = at[0], at[-1]
+                known = [place for place, letter in enumerate(text) if letter.isalnum()]
+                edges = known[0], known[-1]
             alone = edges is not None and start <= edges[0] and edges[1] < end
             words = words if len(words) > 1 and alone else words[1:]
         while words and _folded(words[0][0]) in _NO_NAMES and not _is_acronym(words[0][0]):
