@@ -289,7 +289,9 @@ def _find_names(text: str) -> Iterator[tuple[Span, Parts]]:
                 edges = known[0], known[-1]
             alone = edges is not None and start <= edges[0] and edges[1] < end
             words = words if len(words) > 1 and alone else words[1:]
-        while words and _folded(words[0][0]) in _NO_NAMES and not _is_acronym(words[0][0]):
+        while words and not _is_acronym(words[0][0]):
+            if words[0][0].casefold().replace("’", "'") not in _NO_NAMES:
+                break
             words = words[1:]
         parts = tuple(
             key for word, _ in words for part in word.split("-") if (key := name_key(part))
@@ -297,10 +299,6 @@ def _find_names(text: str) -> Iterator[tuple[Span, Parts]]:
         if parts:
             last, at = words[-1]
             yield Span(words[0][1], at + len(last)), parts
-
-
-def _folded(word: str) -> str:
-    return word.casefold().replace("’", "'")
 
 
 def _is_acronym(word: str) -> bool:
