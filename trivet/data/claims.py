@@ -105,7 +105,7 @@ _COURTESIES = (
     r"(?:please\s)?(?:contact|ask|call) (?:the |our |your )?(?:reception|support|customer "
     r"(?:service|support)|front desk|help desk)\b[^.?!]{0,60}[.!]*$",
 )
-_CLAIMS_NOTHING = re.compile(rf"[\s\W]*+(?:{'|'.join(_COURTESIES)})", re.IGNORECASE)
+_CLAIMS_NOTHING = re.compile(rf"[\W_]*+(?:$|{'|'.join(_COURTESIES)})", re.IGNORECASE)
 # Words with which an offer or a courtesy goes on to claim something.
 _CLAIMING = re.compile(
     r"\b(?:because|since|which|who|whose|as it|so that|even though|although|whereas|that (?:is|was"
@@ -132,8 +132,8 @@ def role_of(text: str, *, heading: bool = False) -> SentenceRole:
     """Return the role of one sentence; ``heading`` tells whether it may be a heading."""
     if abstains := _ABSTAINS.match(text):
         _, *clauses = _TURN.split(text[abstains.end() :])
-        adds = any(not _ABSTAINS.match(one) and not _is_courtesy(one) for one in clauses)
-        return "claim" if adds else "abstention"
+        empty = (_ABSTAINS.match(one) or _CLAIMS_NOTHING.match(one) for one in clauses)
+        return "abstention" if all(empty) else "claim"
     line = text.strip()
     if heading and "\n" not in line and not find_values(line.strip("#*_ :")):
         marked = _MARKED_LINE.match(line) is not None
@@ -141,10 +141,6 @@ def role_of(text: str, *, heading: bool = False) -> SentenceRole:
         short = line.endswith(":") and len(line.split()) <= _HEADING_WORDS
         if not sentence if marked else short:
             return "no_claim"
-    return "no_claim" if _is_courtesy(text) else "claim"
-
-
-def _is_courtesy(text: str) -> bool:
-    if _CLAIMS_NOTHING.match(text) is None:
-        return not any(map(str.isalnum, text))
-    return not _CLAIMING.search(text) and not find_values(text)
+    if _CLAIMS_NOTHING.match(text) and not _CLAIMING.search(text) and not find_values(text):
+        return "no_claim"
+    return "claim"
