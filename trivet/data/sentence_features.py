@@ -20,6 +20,7 @@ import numpy as np
 from trivet.data.lexical_overlap import Overlaps
 from trivet.data.tokenization import FloatArray, TokenizedExample
 from trivet.data.values import VALUE_KINDS, Amount, Value, find_values, name_key
+from trivet.data.written_forms import CITATION_MARK
 
 ValueStatus = Literal["near", "elsewhere", "nowhere"]
 QUESTION = -1
@@ -52,7 +53,6 @@ _FUNCTION_WORDS = frozenset(
     """.split()  # noqa: SIM905 (one word a line would be hard to read)
 )
 _WORDS = re.compile(r"[^\W_]+(?:['’.][^\W_]+)*")
-_CITATIONS = re.compile(r"\[\s*\d+(?:\s*[-–,;]\s*\d+)*\s*\]")
 _SMALL_WORDS = frozenset(("of", "the", "and", "de", "van", "von", "for"))
 _DEGREES = "degree Celsius"
 _CLOSE = 1e-6  # relative difference of equal magnitudes after a conversion
@@ -203,7 +203,7 @@ def response_values(
     The overlaps of the example have ``NEAR_SENTENCES`` sources or more.
     """
     spans = tokenized.response_sentence_spans
-    text = _CITATIONS.sub(lambda mark: " " * len(mark[0]), tokenized.example.response)
+    text = CITATION_MARK.sub(lambda mark: " " * len(mark[0]), tokenized.example.response)
     near = [set(row[:NEAR_SENTENCES].tolist()) for row in overlaps.sources]
     return tuple(
         tuple(contexts.find(value, own) for value in find_values(text[span.start : span.end]))

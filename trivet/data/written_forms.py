@@ -48,6 +48,9 @@ _REPLACED = (
     (r"(?<=\d)(?<!\d{4}),(?=\d{3}(?!\d))", ""),  # comma of digit groups
 )
 _MARKS = tuple((re.compile(pattern, re.MULTILINE), new, part) for pattern, new, part in _MARKUP)
+_NUMBERS = r"\d{1,3}(?:\s*[-\u2013]\s*\d{1,3})?"
+CITATION_MARK = re.compile(rf"\[\s*({_NUMBERS}(?:\s*[,;]\s*{_NUMBERS})*)\s*\]")
+"""A citation mark: ``[1]``, ``[1, 3]``, ``[1-3]``."""
 ANY_MARK = re.compile(r"[*_`<\[&#|~]|^\s*[-+•]|---", re.MULTILINE)
 # WordPiece takes "$" for a word of its own, and "€" or "≥" for the beginning of one.
 _SYMBOLS = r"[\p{Sc}\p{Sm}](?=\d)"

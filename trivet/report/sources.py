@@ -14,15 +14,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from trivet.data.written_forms import CITATION_MARK
 from trivet.records import CitationMark, Citations, ContextName, Evaluation
 
 _MOST = 2  # sources of one sentence
 _LEAST_SHARE = 0.15  # of a sentence's words, by weight, that a source must add
 
 _WORD = re.compile(r"\w+")
-_NUMBERS = r"\d{1,3}(?:\s*[-\u2013]\s*\d{1,3})?"
-MARK = re.compile(rf"\[\s*({_NUMBERS}(?:\s*[,;]\s*{_NUMBERS})*)\s*\]")
-"""A citation mark: ``[1]``, ``[1, 3]``, ``[1-3]``."""
 
 
 class Source(NamedTuple):
@@ -61,7 +59,7 @@ def find_sources(verdict: Evaluation) -> list[tuple[Source, ...]]:
         if evidence:
             found.append(tuple(evidence))
             continue
-        left = set(_WORD.findall(MARK.sub(" ", sentence.text).casefold()))
+        left = set(_WORD.findall(CITATION_MARK.sub(" ", sentence.text).casefold()))
         weights = {word: math.log(1 + len(words) / max(1, counts[word])) for word in left}
         total = math.fsum(weights.values())
         sources: list[Source] = []
@@ -131,7 +129,7 @@ def number_citations(response: str, names: Sequence[ContextName]) -> str:
     pieces, reached = list[str](), 0
     for start, end, contexts in _Named(names).marks(response) if names else ():
         number = str(contexts[0] + 1).ljust(end - start - 2)
-        named = start >= reached and not MARK.fullmatch(response, start, end)
+        named = start >= reached and not CITATION_MARK.fullmatch(response, start, end)
         if named and len(number) == end - start - 2:
             pieces += response[reached:start], f"[{number}]"
             reached = end
@@ -170,7 +168,7 @@ class _Named:
 
     def _in_brackets(self, mark: str, inside: str) -> Iterator[tuple[int, ...]]:
         """Yield the contexts that a mark in brackets names."""
-        numbered = MARK.fullmatch(mark)
+        numbered = CITATION_MARK.fullmatch(mark)
         whole = self._by_name.get(_folded(inside))
         if whole and not (numbered and self._is_position(inside)):
             yield whole
