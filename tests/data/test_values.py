@@ -70,6 +70,14 @@ def test_what_is_a_value(text: str, values: list[tuple[str, str]]) -> None:
         ("It has 10 million users.", "It has 10M users."),
         ("The FBI came.", "The Federal Bureau of Investigation came."),
         ("It is 5 miles long.", "It is 8 km long."),
+        ("It costs 5 pounds.", "It costs £5."),
+        ("It opens at 7:30 pm.", "It opens at 7:30."),
+        ("It opens at 7 o'clock.", "It opens at 19:00."),
+        ("It takes 2 1/2 cups.", "It takes 2.5 cups."),
+        ("It takes two and a half hours.", "It takes 150 minutes."),
+        ("It takes an hour and a half.", "It takes 90 minutes."),
+        ("A half of the cup is full.", "Fill 1/2 of it."),
+        ("It lasted 1990-95.", "It lasted from 1990 to 1995."),
     ],
 )
 def test_other_forms_of_a_value_are_equal(response: str, context: str) -> None:
@@ -88,10 +96,21 @@ def test_other_forms_of_a_value_are_equal(response: str, context: str) -> None:
         ("It rose by 12 percent.", "It rose by 1.2%."),
         ("It takes one hour.", "It takes 45 minutes."),
         ("It lasts one year.", "It lasts 9 months."),
+        ("It opens at 7:30 am.", "It opens at 7:30 pm."),
+        ("It lasted 1990-95.", "It lasted from 1990 to 1993."),
+        ("It takes 2 1/2 cups.", "It takes 2 cups."),
     ],
 )
 def test_other_values_are_nowhere(response: str, context: str) -> None:
     assert "nowhere" in statuses(response, context)
+
+
+def test_small_numbers_are_found_in_words() -> None:
+    # "one" and "second" are no values of their own: they are a pronoun and an adverb too.
+    assert statuses("It has 2 wheels.", "It has two wheels.") == ["near"]
+    assert statuses("He came 2nd.", "He came second.") == ["near"]
+    assert statuses("It has 2 wheels.", "It has one wheel.") == ["nowhere"]
+    assert statuses("It has two wheels.", "It has 2 wheels.") == []
 
 
 def test_a_value_of_another_sentence_is_elsewhere() -> None:

@@ -19,6 +19,7 @@ import numpy as np
 
 from trivet.data.lexical_overlap import Overlaps
 from trivet.data.tokenization import FloatArray, TokenizedExample
+from trivet.data.value_words import unit_of
 from trivet.data.values import VALUE_KINDS, Amount, Value, find_values, name_key
 from trivet.data.written_forms import CITATION_MARK
 
@@ -55,6 +56,8 @@ _FUNCTION_WORDS = frozenset(
 _WORDS = re.compile(r"[^\W_]+(?:['’.][^\W_]+)*")
 _SMALL_WORDS = frozenset(("of", "the", "and", "de", "van", "von", "for"))
 _DEGREES = "degree Celsius"
+_POUND, _STERLING = unit_of("pound"), "pound sterling"  # "5 pounds" may be either
+_SMALL_NUMBERS = {1.0: ("one", "first", "once"), 2.0: ("two", "second", "twice")}
 _CLOSE = 1e-6  # relative difference of equal magnitudes after a conversion
 
 
@@ -96,7 +99,12 @@ class ContextValues:
                 for part in value.parts if value.kind == "time" else ():
                     self._parts[part].add(sentence)
                     kind, _, number = part.partition(" ")
-                    if kind == "year":
+                    if kind == "minute":
+                        self._parts[f"clock {int(number) % 720}"].add(sentence)
+                    elif kind == "clock":
+                        self._parts[f"minute {number}"].add(sentence)
+                        self._parts[f"minute {int(number) + 720}"].add(sentence)
+                    elif kind == "year":
                         self._amounts[""].append(_Place(float(number), 1.0, sentence))
                         self._parts[f"decade {number[:-1]}0"].add(sentence)
                     elif kind == "day":
@@ -144,8 +152,16 @@ class ContextValues:
             found = self._equal(wanted.dimension, wanted.magnitude, wanted.step, wanted)
             if wanted.dimension == "":
                 found |= self._equal("written", wanted.magnitude, wanted.step, wanted)
+                # Those words are no values of their own, since they are pronouns and adverbs too.
+                for word in _SMALL_NUMBERS.get(wanted.number, ()):
+                    found |= self._words.get(name_key(word), set())
             else:
                 found |= self._equal("", wanted.number, wanted.step / wanted.factor, wanted)
+                if wanted.dimension == _STERLING:
+                    grams = wanted.magnitude * _POUND.factor
+                    found |= self._equal("gram", grams, wanted.step * _POUND.factor, wanted)
+                elif wanted.factor == _POUND.factor:
+                    found |= self._equal(_STERLING, wanted.number, 1.0, wanted)
             self._known[wanted] = found
         return self._known[wanted]
 

@@ -55,8 +55,8 @@ class Value:
     kind: ValueKind
     span: Span
     amount: Amount | None = None  # magnitude of a number or quantity
-    # those of a date or clock time, such as ``year 1967``, ``day 1-15`` and ``minute 1080``, or the
-    # words of a name; all must be found
+    # those of a date or clock time, such as ``year 1967``, ``day 1-15`` and ``minute 1080`` (or
+    # ``clock 360``, of either half of the day), or the words of a name; all must be found
     parts: Parts = ()
 
 
@@ -73,9 +73,11 @@ _TIME = re.compile(
     rf"|(?P<month3>{_MONTH})\b\.?,?\s(?:of\s)?(?P<year3>{_YEAR})\b"
     r"|(?P<hour>[0-2]?\d)(?:[:.](?P<minute>[0-5]\d))?\s?(?P<half>[ap]\.m\.|[ap]m\b)"
     r"|(?P<hour24>[01]?\d|2[0-3]):(?P<minute24>[0-5]\d)(?![\d:])"
-    r"|(?P<clock>noon|midnight)\b"
+    r"|(?P<clock>1?\d)\so['’]clock\b"
+    r"|(?P<noon>noon|midnight)\b"
     r"|(?P<decade>[12]\d\d0)s\b"
     rf"|(?<![\w.,$€£%-])(?P<year>1[0-9]{{3}}|20\d\d)(?![\w%]|[.,]\d|\s(?:{_UNIT})\b)"
+    r"(?:[-–](?P<until>\d\d)(?![\w-]))?"
     rf"|(?P<weekday>{'|'.join(DAYS)})\b)",
     re.IGNORECASE,
 )
@@ -87,19 +89,21 @@ _WORDS = (
     rf"(?:\s(?:and\s)?{_ONE})?)*"
 )
 _SCALE = r"(?:hundred|thousand|million|billion|trillion|[mb]n|tn|k(?![\w'])|(?-i:[MB])(?![\w'/²]))"
+_VULGAR = rf"[{''.join(VULGAR)}]"
+_OVER = r"(?<![\w.,/])(?:1/[2-8]|2/3|3/[48]|[57]/8)(?![\d/])"  # "4/5" is rather a mark
+_HALF = r"\sand\sa\s(?:half|quarter)\b"
 _SIGN = "|".join(re.escape(sign) for sign in sorted(CURRENCIES, key=len, reverse=True))
 _AMOUNT = re.compile(
-    rf"(?=[\d{''.join(VULGAR)}]|{_SIGN})(?:"
+    rf"(?=[\d{''.join(VULGAR)}]|{_SIGN})(?:(?P<alone>{_VULGAR}|{_OVER})|"
     rf"(?:(?P<sign>{_SIGN})\s{{0,6}})?(?<![\w.,])(?P<figure>{_FIGURE})(?P<ordinal>st|nd|rd|th)?"
-    rf"(?P<vulgar>[{''.join(VULGAR)}])?(?![.,]?\d)"
-    rf"(?:[\s-]{{0,6}}(?P<scale>{_SCALE}))?(?:[\s-]{{0,6}}(?P<unit>{_UNIT})(?![\w']))?"
-    rf"|(?P<alone>[{''.join(VULGAR)}]))"
+    rf"(?P<vulgar>{_VULGAR}|[\s-]{_OVER}|{_HALF})?(?![.,]?\d)"
+    rf"(?:[\s-]{{0,6}}(?P<scale>{_SCALE}))?(?:[\s-]{{0,6}}(?P<unit>{_UNIT})(?![\w']))?)"
     rf"|\b(?=[a{''.join({word[0] for word in (*NUMBER_WORDS, *FRACTIONS, *ORDINALS)})}])(?:"
     r"(?:(?P<count>a|one|two|three|four)[\s-])?(?P<fraction>half|thirds?|quarters?|fifths|tenths)"
     r"\b(?=\s(?:of|the|a|an|all)\b)"
     r"|(?P<article>an?)\s(?P<unit3>hour|minute|day|week|month|year|decade|century|mile|kilo)\b"
-    rf"|(?P<rank>{'|'.join(sorted(ORDINALS, key=len, reverse=True))})\b"
-    rf"|(?P<words>{_WORDS})(?:[\s-](?P<unit2>{_UNIT})(?![\w']))?\b)",
+    rf"(?P<half>{_HALF})?|(?P<rank>{'|'.join(sorted(ORDINALS, key=len, reverse=True))})\b"
+    rf"|(?P<words>{_WORDS})(?P<part>{_HALF})?(?:[\s-](?P<unit2>{_UNIT})(?![\w']))?\b)",
     re.IGNORECASE,
 )
 # A text without any of these has no time or amount; most sentences need no further look.
@@ -178,13 +182,20 @@ def _time_parts(match: re.Match[str]) -> Parts:
         hour = int(match["hour"]) % 12 + 12 * match["half"].lower().startswith("p")
         return (f"minute {60 * hour + int(match['minute'] or 0)}",)
     if match["hour24"]:
-        return (f"minute {60 * int(match['hour24']) + int(match['minute24'])}",)
+        minute, hour = int(match["minute24"]), int(match["hour24"])
+        if match["hour24"][0] != "0" and hour <= 12:
+            return (f"clock {60 * (hour % 12) + minute}",)
+        return (f"minute {60 * hour + minute}",)
     if match["clock"]:
-        return ("minute 720" if match["clock"].lower() == "noon" else "minute 0",)
+        return (f"clock {60 * (int(match['clock']) % 12)}",)
+    if match["noon"]:
+        return ("minute 720" if match["noon"].lower() == "noon" else "minute 0",)
     if match["decade"]:
         return (f"decade {match['decade'][:-1]}",)
     if match["year"]:
-        return (f"year {int(match['year'])}",)
+        year, until = match["year"], match["until"] or ""
+        later = until > year[2:]
+        return (f"year {int(year)}", *([f"year {int(year[:2] + until)}"] if later else ()))
     if match["weekday"]:
         return (f"weekday {match['weekday'].lower()}",)
     if match["iso"]:
@@ -210,8 +221,7 @@ def _amount(match: re.Match[str]) -> Amount | None:
             return None
         digits = re.sub(r"[,\u00a0\u202f]", "", match["figure"])
         number, step = float(digits), 10.0 ** -len(digits.partition(".")[2])
-        if match["vulgar"]:
-            number += VULGAR[match["vulgar"]]
+        number += _part(match["vulgar"])
         if match["scale"]:
             factor = SCALES[match["scale"].casefold()]
             number, step = number * factor, step * factor
@@ -224,18 +234,18 @@ def _amount(match: re.Match[str]) -> Amount | None:
         before = match.string[max(0, match.start() - _BEFORE) : match.start()]
         rough = step > 1 or bool(_ROUNDED.search(before))
     elif match["words"]:
-        number = _from_words(match["words"])
+        number = _from_words(match["words"]) + _part(match["part"])
         unit = unit_of(match["unit2"]) if match["unit2"] else None
         rough = bool(re.search(r"[mbtr]illion", match["words"], re.IGNORECASE))
         step = 1e6 if rough else 1.0
         if number <= 2 and unit is None:  # "one" and "the two" are pronouns
             return None
     elif match["article"]:
-        number, unit = 1.0, unit_of(match["unit3"])
+        number, unit = 1.0 + _part(match["half"]), unit_of(match["unit3"])
     elif match["rank"]:
         number = float(ORDINALS[match["rank"].casefold()])
     else:
-        part = VULGAR.get(match["alone"] or "", 0.0)
+        part = _part(match["alone"])
         if match["fraction"]:
             count = NUMBER_WORDS.get((match["count"] or "one").casefold(), 1.0)
             part = count * FRACTIONS[match["fraction"].casefold()]
@@ -257,6 +267,16 @@ def _is_position(match: re.Match[str]) -> bool:
     if not bare or after is None:
         return not bare
     return not before[0].rstrip().endswith(":") or after.end() < len(match.string)
+
+
+def _part(text: str | None) -> float:
+    """Return the fraction that a text such as "½", "3/4" or "and a half" says, 0 for none."""
+    if not text:
+        return 0.0
+    if "/" in text:
+        over, _, under = text.strip(" -\n\t").partition("/")
+        return int(over) / int(under)
+    return VULGAR.get(text) or FRACTIONS[text.split()[-1].casefold()]
 
 
 def _from_words(text: str) -> float:
