@@ -35,7 +35,7 @@ def bare(bundle: Path, threads: int, log: Path) -> Run:
     backend = load_backend(read_bundle(bundle), threads, None, "onnx").backend
     evaluator = Evaluator(bundle, backend=backend)
     with recorded_calls(backend) as calls, Path(os.devnull).open("wb") as sink:
-        evaluate_to_stream(evaluator, Log(str(log)), sink, RunSettings(), lambda tally, rows: None)
+        evaluate_to_stream(evaluator, Log(str(log)), sink, RunSettings(), lambda tally: None)
     bare_backend = BareBackend(backend)
 
     def work(case: Any) -> None:
@@ -55,7 +55,7 @@ def whole(bundle: Path, threads: int, log: Path) -> Run:
             Log(str(log)),
             out,
             RunSettings(),
-            lambda tally, rows: None,
+            lambda tally: None,
             ResumePolicy(restart=True),
         )
 

@@ -83,7 +83,7 @@ def judge(toy: Evaluator) -> Judge:
 
     def run(log: Path, out: Path, policy: ResumePolicy | None = None, **settings: Any) -> RunRecord:
         chosen, resume = RunSettings(**settings), policy or ResumePolicy()
-        return evaluate_to_file(toy, Log(str(log)), out, chosen, lambda tally, rows: None, resume)
+        return evaluate_to_file(toy, Log(str(log)), out, chosen, lambda tally: None, resume)
 
     return run
 

@@ -47,7 +47,13 @@ def test_rows_are_evaluated_as_they_are_written(toy: Evaluator, tmp_path: Path) 
 
     seen: list[int] = []
     tally = watch(
-        *(toy, path, RunSettings(), sink, lambda tally, rows: seen.append(rows)),
+        *(
+            toy,
+            path,
+            RunSettings(),
+            sink,
+            lambda tally: seen.append(tally.rows),
+        ),
         stopped=stopped,
         pause_seconds=0.01,
     )
@@ -70,7 +76,13 @@ def test_the_first_record_shows_the_shape_of_all(toy: Evaluator, tmp_path: Path)
         return bool(written) and written[-1] == 2
 
     watch(
-        *(toy, path, RunSettings(), sink, lambda tally, rows: written.append(rows)),
+        *(
+            toy,
+            path,
+            RunSettings(),
+            sink,
+            lambda tally: written.append(tally.rows),
+        ),
         stopped=stopped,
         pause_seconds=0.01,
     )
@@ -83,7 +95,7 @@ def test_rows_of_another_kind_end_it(toy: Evaluator, tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text('{"a": 1}\n' * 64, encoding="utf-8")
     with pytest.raises(DataError, match="none of the first 64 rows can be read"):
-        watch(toy, path, RunSettings(), io.BytesIO(), lambda tally, rows: None)
+        watch(toy, path, RunSettings(), io.BytesIO(), lambda tally: None)
 
 
 def test_only_a_file_of_json_lines_is_watched(tmp_path: Path) -> None:

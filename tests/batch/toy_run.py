@@ -47,8 +47,9 @@ class ToyBackend:
         )
 
 
-def tell_memory(tally: Tally, rows: int) -> None:
+def tell_memory(tally: Tally) -> None:
     """Print the resident memory now and then."""
+    rows = tally.rows
     if rows % 10_000 < 64 and tally.evaluated:
         status = Path("/proc/self/status").read_text(encoding="ascii")
         memory = next(line.split()[1] for line in status.splitlines() if "VmRSS" in line)

@@ -62,18 +62,18 @@ class Reporter:
         self._log, self._say, self._clock = log, say, clock
         self._first: tuple[float, int, int, float] | None = None
 
-    def __call__(self, tally: Tally, rows: int) -> None:
-        """Take the state after a block, and show it if it is time."""
+    def __call__(self, tally: Tally) -> None:
+        """Take the counts after a block, and show them if it is time."""
         if self._first is None:  # rows that a resumed run skips must not count as speed
-            self._first = (self._clock(), rows, tally.windows, self._log.share_read() or 0.0)
+            self._first = (self._clock(), tally.rows, tally.windows, self._log.share_read() or 0.0)
             return
         began, first_rows, first_windows, first_share = self._first
 
         def line() -> str:
             share, seconds = self._log.share_read(), max(self._clock() - began, 1e-9)
             parts = [
-                f"{rows} rows, {tally.failed} failed",
-                f"{(rows - first_rows) / seconds:.1f} rows/s",
+                f"{tally.rows} rows, {tally.failed} failed",
+                f"{(tally.rows - first_rows) / seconds:.1f} rows/s",
                 f"{(tally.windows - first_windows) / seconds:.1f} windows/s",
             ]
             means = {score: tally.mean(score) for score in SCORES}

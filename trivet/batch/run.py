@@ -30,8 +30,8 @@ logger = logging.getLogger(__name__)
 
 _WAY_OUT = "choose another --out, or begin anew with --restart"
 
-OnBlock = Callable[[Tally, int], None]
-"""Called after each block with the counts so far and the number of rows read."""
+OnBlock = Callable[[Tally], None]
+"""Called after each block with the counts so far."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def evaluate_to_stream(
         DataError: The log cannot be read, or breaks off; the rows before were written.
         StrictError: A row could not be evaluated, and ``strict`` is set.
     """
-    tally, read = Tally(), 0
+    tally = Tally()
     with contextlib.closing(log):
         rows, most = rows_of_log(log, settings), block_characters(evaluator)
         blocks = evaluate_blocks(evaluator, rows, settings, most, strict=strict)
@@ -67,8 +67,7 @@ def evaluate_to_stream(
                 sink.writelines(block.lines)
                 sink.flush()
                 tally.add(block.results)
-                read += block.rows
-                on_block(tally, read)
+                on_block(tally)
                 if block.stop is not None:
                     raise block.stop
     return tally
@@ -127,7 +126,7 @@ def evaluate_to_file(
                 record.progress = done
                 if block.lines:
                     write_record(out, record)
-                on_block(record.counts, done.rows)
+                on_block(record.counts)
             if lines != out:
                 convert(lines, out)
             record.finished = True

@@ -40,6 +40,11 @@ class Tally:
         """Rows without a verdict."""
         return self.failures.total()
 
+    @property
+    def rows(self) -> int:
+        """Rows that were counted."""
+        return self.evaluated + self.failed
+
     def add(self, results: Iterable[Evaluation | FailedEvaluation]) -> None:
         """Count rows."""
         for result in results:

@@ -66,7 +66,7 @@ def watch(
             _put(waiting, error, ended)
 
     threading.Thread(target=read, name="trivet-watch", daemon=True).start()
-    tally, count = Tally(), 0
+    tally = Tally()
     try:
         while True:
             found = [waiting.get()]
@@ -82,8 +82,7 @@ def watch(
                 sink.write(verdict_line(row, result, fields=settings.fields, texts=settings.texts))
             sink.flush()
             tally.add(results)
-            count += len(rows)
-            on_block(tally, count)
+            on_block(tally)
             last = found[-1]
             if isinstance(last, BaseException):
                 raise last

@@ -130,6 +130,12 @@ def test_a_failed_row_keeps_its_id_and_metadata() -> None:
     assert failed.metadata == {"model": "m"}
 
 
+def test_a_metadata_column_that_is_not_there_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    found = list(read_rows(rows_of(row(model="m")), Columns(metadata=["model", "modell"])))
+    assert found[0].metadata == {"model": "m"}
+    assert caplog.messages == ["no metadata column modell in row 1"]
+
+
 def test_surrogates_pass_through_where_they_are_to_be_replaced() -> None:
     line = '\ufeff{"question": "\\ud800", "contexts": "\\u0000", "response": "\u200f"}'
     (read_row,) = read_whole(line, unicode="replace")

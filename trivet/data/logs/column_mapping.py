@@ -101,7 +101,7 @@ class Columns:
                     f"no field {ours!r} to map {theirs!r} to; ours: {', '.join(FIELD_NAMES)}"
                 )
         self._take_shape(SHAPES.get(format or ""))
-        self._metadata = None if metadata is None else tuple(metadata)
+        self.metadata = None if metadata is None else tuple(metadata)
         self._bad_unicode = bad_unicode
         self._id_by_place = id_by_place
         self.turns = turns
@@ -171,7 +171,7 @@ class Columns:
             name = _id(_only(self._values(by_name, "id"), "id"), place)
             values = {ours: self._values(by_name, ours) for ours in self._names}
             unused = VAGUE - values["contexts"].keys()
-            metadata = read_metadata(row.fields, self._metadata, self._ours - unused)
+            metadata = read_metadata(row.fields, self.metadata, self._ours - unused)
             turns = self._conversation(by_name, name)
             lacking = [ours for ours in REQUIRED if not values[ours]]
             if lacking and not turns:

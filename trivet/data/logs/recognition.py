@@ -75,6 +75,9 @@ def read_rows(
         if first and (len(first) == _FIRST_ROWS or only_columns):
             why = failures[0].message
             raise DataError(f"none of the first {len(first)} rows can be read; {why}")
+    absent = [name for name in columns.metadata or () if all(name not in r.metadata for r in first)]
+    if first and absent:
+        logger.warning("no metadata column %s in row %d", ", ".join(absent), first[-1].number)
     return itertools.chain(first, read)
 
 
