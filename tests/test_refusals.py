@@ -130,7 +130,7 @@ COMMANDS: list[tuple[Any, ...]] = [
     (3, "evaluate rows.jsonl --precision fp32", "`trivet export onnx embedded --out DIR"),
     (4, "calibrate tiny --thresholds-only --data jsonl:labelled.jsonl --out c", "no clean separ"),
     (5, "evaluate rows.jsonl --out v.jsonl", "make room, and give the same", "a full disk"),
-    (6, "evaluate rows.jsonl --out done.jsonl --texts", "settings.texts was False, is True"),
+    (6, "evaluate rows.jsonl --out done.jsonl --texts", "--texts was False, is True"),
     (7, "evaluate rows.jsonl --out done.jsonl", "another process writes it now", "a locked file"),
     (7, "review labelled.jsonl --out done.jsonl", "another process writes it", "a locked file"),
     (8, "evaluate rows.jsonl --fail-under faithfulness=1", "is below 1"),

@@ -145,10 +145,10 @@ def test_changes_are_refused_unless_told(write_log: WriteLog, judge: Judge, tmp_
     judge(log, out)
     before = out.read_bytes()
     write_log(range(200))
-    changed = r"input.sha256 was \w+, is \w+; .*--although-changed"
+    changed = r"SHA-256 of the input was \w+, is \w+; .*--although-changed"
     with pytest.raises(RunChangedError, match=changed):
         judge(log, out)
-    with pytest.raises(RunChangedError, match=r"settings\.texts was False, is True"):
+    with pytest.raises(RunChangedError, match=r"--texts was False, is True"):
         judge(log, out, texts=True)
     assert out.read_bytes() == before
     record = judge(log, out, policy=ResumePolicy(although_changed=True))

@@ -62,7 +62,7 @@ class RunRecord:
         """Return the differences to another run that may change verdicts, with both values."""
         ours, theirs = self._fingerprint(), other._fingerprint()
         found = [
-            f"{name} was {ours.get(name)}, is {value}"
+            f"{name} was {_shown(ours.get(name))}, is {_shown(value)}"
             for name, value in theirs.items()
             if ours.get(name) != value
         ]
@@ -73,13 +73,23 @@ class RunRecord:
     def _fingerprint(self) -> dict[str, Any]:
         return {
             "trivet": self.trivet,
-            "input.sha256": self.input["sha256"],
-            "bundle.manifest_sha256": self.bundle["manifest_sha256"],
-            "backend.name": self.backend["name"],
-            "backend.precision": self.backend["precision"],
-            "block_characters": self.block_characters,
-            **{f"settings.{name}": value for name, value in self.settings.items()},
+            "SHA-256 of the input": self.input["sha256"],
+            "SHA-256 of the bundle's manifest": self.bundle["manifest_sha256"],
+            "--backend": self.backend["name"],
+            "--precision": self.backend["precision"],
+            "characters of a block": self.block_characters,
+            **{_option(name): value for name, value in self.settings.items()},
         }
+
+
+def _option(name: str) -> str:
+    """Return the option that a setting is given with."""
+    return "--map" if name == "mapping" else f"--{name.replace('_', '-')}"
+
+
+def _shown(value: Any) -> Any:
+    """Return the beginning of a digest, else the value."""
+    return value[:12] if isinstance(value, str) and len(value) == 64 else value
 
 
 def record_path(out: Path) -> Path:
