@@ -35,6 +35,8 @@ def statuses(response: str, *contexts: str, near: int = 0) -> list[str]:
         ("It has **4** wheels.", [("4", "number")]),
         ("It weighs 5 km.", [("5 km", "quantity")]),
         ("It opens at 6 pm.", [("6 pm", "time")]),
+        ("It opens on 20 February.", [("20 February", "time")]),
+        ("It opened on 20 Feb. 1990.", [("20 Feb. 1990", "time")]),
         ("They met Ilse Tamm there.", [("Ilse Tamm", "name")]),
         ("The head of NATO came.", [("NATO", "name")]),
         ("1. Open the lid.", []),

@@ -68,7 +68,7 @@ _TIME = re.compile(
     rf"\b(?=[\d{''.join({word[0] for word in (*MONTH_NUMBERS, *DAYS, 'noon', 'midnight')})}])(?:"
     rf"(?P<iso>{_YEAR}-[01]\d-[0-3]\d)\b"
     rf"|(?P<slashed>[0-3]?\d[/.][0-3]?\d[/.]{_YEAR})\b"
-    rf"|(?P<day1>{_DAY})\s(?:of\s)?(?P<month1>{_MONTH})\b\.?(?:,?\s(?P<year1>{_YEAR})\b)?"
+    rf"|(?P<day1>{_DAY})\s(?:of\s)?(?P<month1>{_MONTH})\b(?:\.?,?\s(?P<year1>{_YEAR})\b)?"
     rf"|(?P<month2>{_MONTH})\b\.?\s(?P<day2>{_DAY})(?!\d)(?:,?\s(?P<year2>{_YEAR})\b)?"
     rf"|(?P<month3>{_MONTH})\b\.?,?\s(?:of\s)?(?P<year3>{_YEAR})\b"
     r"|(?P<hour>[0-2]?\d)(?:[:.](?P<minute>[0-5]\d))?\s?(?P<half>[ap]\.m\.|[ap]m\b)"
