@@ -18,19 +18,18 @@ a linear map is the map that changes nothing: the scale is 1 with a standard dev
 change of the mean logit and the weight of overlap are 0 with one of 2. Among hundreds of examples
 neither matters.
 
-Letters are those of ``joining``. The fits need numpy alone.
+Letters are those of ``joining``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from trivet.calibration.choices import Level, Method, Weighing
 from trivet.calibration.joining import HeadLogits, Joined, Probabilities, highest, sigmoid
-from trivet.calibration.minimization import minimize
 from trivet.errors import DataError
 from trivet.measures.curves import FloatArray
 from trivet.measures.intervals import BoolArray
@@ -131,6 +130,19 @@ def fit(
     if method != "isotonic" or (knots := min(KNOTS, int(count / _EXAMPLES_PER_KNOT))) < _FEWEST:
         return linear
     return _fit_knots(head, loss, linear, knots)
+
+
+def minimize(
+    objective: Loss, start: FloatArray, bounds: Sequence[tuple[float | None, float | None]] = ()
+) -> FloatArray:
+    """Return a minimum of a function that returns its value and gradient, by L-BFGS-B."""
+    from scipy import optimize  # of the extra ``train``, as torch is, which gives the logits
+
+    options = {"ftol": 1e-15, "gtol": 1e-9, "maxiter": 1000}
+    found: FloatArray = optimize.minimize(
+        objective, start, jac=True, method="L-BFGS-B", bounds=bounds or None, options=options
+    ).x
+    return found
 
 
 _KINDS = ("sentences", "faithfulness")  # of probabilities, in the order of ``Joined.slopes``

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from trivet.calibration.choices import Weighing
-from trivet.calibration.fit import Map, probabilities
+from trivet.calibration.fit import Map, minimize, probabilities
 from trivet.calibration.joining import HeadLogits, sigmoid
 from trivet.data.sentence_features import FEATURES
 from trivet.measures.curves import FloatArray
@@ -52,8 +52,6 @@ def fit_sentence_layer(
 
 def _maximum(inputs: FloatArray, truth: FloatArray, weight: FloatArray) -> FloatArray:
     """Return scale, shift and weights. *Shapes:* [n, 2 + F], [n], [n] -> [2 + F]."""
-    from scipy import optimize  # of the extra ``train``, as torch is, which gives the logits
-
     start = np.append(1.0, np.zeros(inputs.shape[1] - 1))
     spread = np.full(len(start), _WEIGHT_SPREAD)
     spread[:2] = _SCALE_SPREAD, _SHIFT_SPREAD
@@ -66,8 +64,4 @@ def _maximum(inputs: FloatArray, truth: FloatArray, weight: FloatArray) -> Float
 
     # Features after the first lower support.
     bounds = [(_LEAST_SCALE, None), (None, None), (0, None), *[(None, 0)] * (len(FEATURES) - 1)]
-    options = {"ftol": 1e-15, "gtol": 1e-9, "maxiter": 1000}
-    found: FloatArray = optimize.minimize(
-        loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
-    ).x
-    return found
+    return minimize(loss, start, bounds)
