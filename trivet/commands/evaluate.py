@@ -219,7 +219,7 @@ def _watch(
         evaluator = load()
         tally = Tally()
 
-        def keep(found: Tally, rows: int) -> None:
+        def keep(found: Tally) -> None:
             nonlocal tally
             tally = found
 

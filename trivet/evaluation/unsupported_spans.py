@@ -157,7 +157,7 @@ def _comparable(one: Value, other: Value) -> bool:
 
 
 def _unit(part: str) -> str:
-    return part.partition(" ")[0]
+    return part.partition(" ")[0].replace("clock", "minute")
 
 
 def unsupported_spans(
