@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -104,3 +107,18 @@ def test_only_a_file_of_json_lines_is_watched(tmp_path: Path) -> None:
         check_watched(tmp_path / "log.csv")
     with pytest.raises(DataError, match="is no file"):
         check_watched(tmp_path)
+
+
+def test_the_command_ends_with_a_summary_when_it_is_interrupted(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(line("a"), encoding="utf-8")
+    command = [sys.executable, "-m", "trivet", "evaluate", str(path), "--watch", "--threads", "1"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        verdict = json.loads(process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        said = process.communicate()[1]
+    assert (verdict["row"], process.returncode) == (1, 0), said
+    assert "1 answer" in said

@@ -78,11 +78,11 @@ def watch(
                 allow_empty_contexts=settings.allow_empty_contexts,
                 threshold=settings.threshold,
             ).results()
+            tally.add(results)
+            on_block(tally)  # before the lines are seen, so that a stop counts them
             for row, result in zip(rows, results, strict=True):
                 sink.write(verdict_line(row, result, fields=settings.fields, texts=settings.texts))
             sink.flush()
-            tally.add(results)
-            on_block(tally)
             last = found[-1]
             if isinstance(last, BaseException):
                 raise last
