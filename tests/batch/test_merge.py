@@ -58,7 +58,10 @@ def test_wrong_parts(shards: list[Path], judge: Judge, write_log: WriteLog, tmp_
     for given, message in (
         (shards[:2], "the files are the shards 3/3, 1/3; give each from 1/3"),
         ([shards[0], shards[0], shards[2]], "the shards 3/3, 3/3, 2/3"),
-        ([shards[0], other, shards[2]], "of another run than .*: SHA-256 of the input"),
+        (
+            [shards[0], other, shards[2]],
+            r"other.jsonl is of another run than .*: SHA-256 of the input",
+        ),
         ([tmp_path / "nothing.jsonl"], r"its record nothing.jsonl.run.json is missing"),
         ([tmp_path / "part.parquet"], "shards are merged from JSON lines"),
     ):

@@ -50,13 +50,7 @@ def test_rows_are_evaluated_as_they_are_written(toy: Evaluator, tmp_path: Path) 
 
     seen: list[int] = []
     tally = watch(
-        *(
-            toy,
-            path,
-            RunSettings(),
-            sink,
-            lambda tally: seen.append(tally.rows),
-        ),
+        *(toy, path, RunSettings(), sink, lambda tally: seen.append(tally.rows)),
         stopped=stopped,
         pause_seconds=0.01,
     )
@@ -79,13 +73,7 @@ def test_the_first_record_shows_the_shape_of_all(toy: Evaluator, tmp_path: Path)
         return bool(written) and written[-1] == 2
 
     watch(
-        *(
-            toy,
-            path,
-            RunSettings(),
-            sink,
-            lambda tally: written.append(tally.rows),
-        ),
+        *(toy, path, RunSettings(), sink, lambda tally: written.append(tally.rows)),
         stopped=stopped,
         pause_seconds=0.01,
     )

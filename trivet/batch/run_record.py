@@ -62,7 +62,7 @@ class RunRecord:
         """Return the differences to another run that may change verdicts, with both values."""
         ours, theirs = self._fingerprint(), other._fingerprint()
         found = [
-            f"{name} was {_shown(ours.get(name))}, is {_shown(value)}"
+            f"{name} was {ours.get(name)}, is {value}"
             for name, value in theirs.items()
             if ours.get(name) != value
         ]
@@ -85,11 +85,6 @@ class RunRecord:
 def _option(name: str) -> str:
     """Return the option that a setting is given with."""
     return "--map" if name == "mapping" else f"--{name.replace('_', '-')}"
-
-
-def _shown(value: Any) -> Any:
-    """Return the beginning of a digest, else the value."""
-    return value[:12] if isinstance(value, str) and len(value) == 64 else value
 
 
 def record_path(out: Path) -> Path:

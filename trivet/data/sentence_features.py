@@ -114,7 +114,7 @@ class ContextValues:
 
     @functools.cached_property
     def _words(self) -> Mapping[str, set[int]]:
-        """Sentences of each word, by its key; only the names of a response need it."""
+        """Sentences of each word, by its key; only names and small numbers need it."""
         found: dict[str, set[int]] = defaultdict(set)
         for sentence, text in enumerate(self._texts, QUESTION):
             for word in _WORDS.findall(text):
