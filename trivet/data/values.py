@@ -8,6 +8,7 @@ steps and passages are positions, not facts. The rules are for English.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -143,6 +144,7 @@ _NO_NAMES = frozenset((*MONTH_NUMBERS, *DAYS)).union(
     """.split()  # noqa: SIM905 (one word a line would be hard to read)
 )
 _ENDINGS = re.compile(r"['’]s$|[.'’]")
+_INFLECTION = re.compile(r"(?<=\w{5})(?:ian|an|ese|ish|ic|[nsaeioy])+$")
 
 
 def find_values(text: str) -> list[Value]:
@@ -327,9 +329,10 @@ def _is_acronym(word: str) -> bool:
 
 @lru_cache(maxsize=10_000)  # a text repeats its words
 def name_key(word: str) -> str:
-    """Return the form in which a name's word is compared: lower case, no possessive or full stop.
+    """Return the form in which a name's word is compared: lower case, no accents or possessive.
 
-    A letter or two may differ at the end, as in "Canada" and "Canadian".
+    Endings after the fifth letter are left out: "Canada" and "Canadians" are equal, "Austria" and
+    "Australia" are not.
     """
-    low = _ENDINGS.sub("", word.casefold())
-    return low if len(low) <= 4 else low[:5]
+    letters = unicodedata.normalize("NFKD", _ENDINGS.sub("", word.casefold()))
+    return _INFLECTION.sub("", "".join(filter(str.isalnum, letters)))
