@@ -22,8 +22,6 @@ from trivet.serve.triton.config import (
     python_config,
     replayed,
     tensorrt_config,
-    to_parameters,
-    to_text,
 )
 
 WINDOW = 192
@@ -43,8 +41,8 @@ ENGINE = EngineInfo(
 )
 
 
-def read(message: Any) -> Any:
-    return text_format.Parse(to_text(message), schema.ModelConfig())
+def read(config: str) -> Any:
+    return text_format.Parse(config, schema.ModelConfig())
 
 
 def encoder(kind: EncoderKind, names: tuple[str, ...] = NAMES) -> Any:
@@ -67,14 +65,11 @@ def parameters(config: Any) -> dict[str, str]:
     return {name: value.string_value for name, value in config.parameters.items()}
 
 
-@given(st.text(st.characters(codec="ascii"), max_size=40), st.text("ab\"\\\n'{}#", max_size=200))
-def test_any_text_comes_back(name: str, value: str) -> None:
-    values = {"key": value, "other": "x" * 120}
-    inputs = [{"name": name, "optional": False, "dims": []}]
-    config = read({"input": inputs, "parameters": to_parameters(values)})
-    (found,) = config.input
-    assert (found.name, found.optional, list(found.dims)) == (name, False, [])
-    assert parameters(config) == values
+@given(st.text(st.characters(codec="ascii"), max_size=40), st.text("ab\"\\\n'{}#<&", max_size=200))
+def test_any_text_comes_back(name: str, digest: str) -> None:
+    found = parameters(read(judge_config("python-onnx", name, NAMES, digest)))
+    assert (found["graph"], found["bundle_sha256"]) == (name, digest)
+    assert read(onnxruntime_config(WINDOW, name, NAMES, 1)).default_model_filename == name
 
 
 @pytest.mark.parametrize("kind", ["tensorrt", "onnxruntime", "python-onnx"])

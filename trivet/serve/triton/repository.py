@@ -41,13 +41,11 @@ from trivet.serve.triton.config import (
     JUDGE,
     VERSION,
     EncoderKind,
-    Message,
     judge_config,
     manifest_sha256,
     onnxruntime_config,
     python_config,
     tensorrt_config,
-    to_text,
 )
 from trivet.settings import Precision
 
@@ -70,7 +68,7 @@ class _Encoder:
     graph: GraphInfo  # that it runs, or that its engine was built from
     inputs: tuple[str, ...]  # fields of ``Windows`` that it reads
     files: Mapping[str, bytes | Path]  # of ``encoder/1``, as bytes or as paths to copy
-    config: Message | None  # ``None`` for the Python backend, which needs the bundle first
+    config: str | None  # ``None`` for the Python backend, which needs the bundle first
 
 
 def export_triton(
@@ -116,9 +114,9 @@ def export_triton(
         window, kept = bundle.info.window.size, encoder.graph.precision
         config = python_config(window, kept, sha256, threads, bundle.info.heads)
     # Written last, so that Triton never loads half a repository.
-    _write(encoder_folder.parent, {CONFIG_NAME: to_text(config).encode()})
+    _write(encoder_folder.parent, {CONFIG_NAME: config.encode()})
     asked = judge_config(kind, encoder.graph.file, encoder.inputs, sha256)
-    _write(judge_folder.parent, {CONFIG_NAME: to_text(asked).encode()})
+    _write(judge_folder.parent, {CONFIG_NAME: asked.encode()})
     logger.info("%s: written for %s in %s", out, encoder.graph.file, kind)
 
 
