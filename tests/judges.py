@@ -244,7 +244,7 @@ def write_model(folder: Path, info: BundleInfo, tokenizer: str, model: RagModel)
     """Write a bundle of a model with its weights."""
     state = model.state_dict()
     info = info.model_copy(update={"prefix_attention": model.prefix_attention})
-    write_bundle(folder, info, tokenizer, weights=state, encoder_config=model.architecture())
+    write_bundle(folder, info, tokenizer, weights=state, architecture=model.architecture())
     return folder
 
 

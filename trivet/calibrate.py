@@ -161,7 +161,7 @@ def calibrate(
         bundle.info.model_copy(update=changed),
         tokenizer.to_json(),
         weights=model.cpu().state_dict(),
-        encoder_config=model.architecture(),
+        architecture=model.architecture(),
         extra=bundle.contents(TEXTS_NAME),
     )
     return Calibrated(info, reports, chosen)

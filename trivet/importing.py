@@ -144,7 +144,7 @@ def import_lettucedetect(
         info,
         tokenizer.to_json(),
         weights=model.state_dict(),
-        encoder_config=model.architecture(),
+        architecture=model.architecture(),
     )
     return info
 

@@ -314,7 +314,7 @@ def test_the_card_shows_joined_data_without_their_parts(info: BundleInfo) -> Non
 
 
 def load_again(folder: Path, info: BundleInfo, state: Any, config: dict[str, Any]) -> None:
-    write_bundle(folder, info, "{}", weights=state, encoder_config=config)
+    write_bundle(folder, info, "{}", weights=state, architecture=config)
     load_rag_model(read_bundle(folder))
 
 

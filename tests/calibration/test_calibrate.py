@@ -69,7 +69,7 @@ def written(
         tiny_info(tokenizer).model_copy(update={"graphs": (graph,), "prefix_attention": True}),
         tokenizer.to_json(),
         weights=model.state_dict(),
-        encoder_config=model.architecture(),
+        architecture=model.architecture(),
         extra={"model.onnx": b"of the old weights"},
     )
     return folder

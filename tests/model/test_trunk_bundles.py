@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from trivet.bundle.bundle import parse_info, read_bundle, write_bundle
+from trivet.bundle.bundle import add_files, parse_info, read_bundle, write_bundle
 from trivet.bundle.schema import BundleInfo
 from trivet.bundle.weights import load_rag_model
 from trivet.data.tokenization import SegmentTokenizer
@@ -24,14 +24,9 @@ from trivet.training.initialization import initial_model
 def bundle_of(
     bert_checkpoint: Path, tmp_path: Path, tiny_info: Callable[[SegmentTokenizer], BundleInfo]
 ) -> Callable[..., Path]:
-    """Return a function: write a bundle whose trunk is of a kind, its description changed."""
+    """Return a function: write a bundle whose trunk is of a kind."""
 
-    def write(
-        kind: TrunkKind,
-        description: dict[str, Any] | None = None,
-        prefix_attention: bool | None = None,
-        **info: Any,
-    ) -> Path:
+    def write(kind: TrunkKind, prefix_attention: bool | None = None, **info: Any) -> Path:
         torch.manual_seed(0)
         model, tokenizer = initial_model(
             str(bert_checkpoint),
@@ -52,7 +47,7 @@ def bundle_of(
             tiny_info(tokenizer).model_copy(update=changed),
             tokenizer.to_json(),
             weights=model.state_dict(),
-            encoder_config=model.architecture() | (description or {}),
+            architecture=model.architecture(),
         )
         return folder
 
@@ -107,48 +102,20 @@ def test_what_was_trained_apart_cannot_be_joined(
         initial_model(folder, "bundle", "weakest_sentence", trunk=asked, shared_layers=layers)
 
 
-def test_bundles_written_before_there_were_kinds_are_shared(
-    bundle_of: Callable[..., Path], tmp_path: Path
-) -> None:
-    weights_bundle = bundle_of("shared", prefix_attention=False)
-    known = {"trunk", "shared_layers", "granularity", "prefix_attention"}
-    texts = ((weights_bundle / name).read_bytes() for name in ("bundle.json", "encoder.json"))
-    described, encoder = (
-        {key: value for key, value in json.loads(text).items() if key not in known}
-        for text in texts
-    )
-    info = parse_info(json.dumps(described).encode(), "bundle.json")
-    assert (info.trunk, info.shared_layers, info.granularity) == ("shared", None, "token")
-    write_bundle(
-        tmp_path / "old",
-        info,
-        (weights_bundle / "tokenizer.json").read_text(encoding="utf-8"),
-        weights=load_file(weights_bundle / "model.safetensors"),
-        encoder_config=encoder,
-    )
-    model = load_rag_model(read_bundle(tmp_path / "old"))
-    assert (model.trunk.kind, model.granularity) == ("shared", "token")
-
-
-@pytest.mark.parametrize(
-    ("description", "message"),
-    [
-        ({"trunk": "shared"}, r"trunk is 'shared', but bundle\.json says 'partial'"),
-        ({"shared_layers": 2}, r"shared_layers is 2, but bundle\.json says 1"),
-        ({"granularity": "example"}, r"granularity is 'example', but bundle\.json says 'token'"),
-        ({"faithfulness": "weakest_token"}, r"faithfulness is 'weakest_token', but bundle\.json"),
-        ({"mood": 1}, r"must hold .*, may hold .*trunk, and nothing else"),
-    ],
-)
-def test_the_two_descriptions_must_agree(
-    bundle_of: Callable[..., Path], description: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(BundleError, match=message):
-        load_rag_model(read_bundle(bundle_of("partial", description)))
+def test_a_description_of_something_else_is_refused(weights_bundle: Path) -> None:
+    own = json.loads((weights_bundle / "encoder.json").read_text())
+    for changed, message in (
+        (own | {"mood": 1}, r"must hold .*pooled_support.*, and nothing else"),
+        (own | {"encoder": own["encoder"] | {"hidden_size": 3}}, r"hidden_size is 3, but bundle"),
+        ({"encoder": own["encoder"]}, r"must hold"),
+    ):
+        add_files(weights_bundle, {"encoder.json": json.dumps(changed).encode()})
+        with pytest.raises(BundleError, match=message):
+            load_rag_model(read_bundle(weights_bundle))
 
 
 def test_a_split_that_the_encoder_has_not_is_refused(bundle_of: Callable[..., Path]) -> None:
-    folder = bundle_of("partial", {"shared_layers": 7}, shared_layers=7)
+    folder = bundle_of("partial", shared_layers=7)
     with pytest.raises(BundleError, match=r"describes no model: .*shared_layers \(7\) must be 1"):
         load_rag_model(read_bundle(folder))
 

@@ -63,7 +63,7 @@ def renumbered(bundle: Path, folder: Path) -> Path:
         found.info,
         json.dumps(tokenizer),
         weights=model.state_dict(),
-        encoder_config=model.architecture(),
+        architecture=model.architecture(),
     )
     return folder
 

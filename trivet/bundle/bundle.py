@@ -2,7 +2,7 @@
 
 - ``bundle.json``: description of the model (``bundle.schema.BundleInfo``)
 - ``tokenizer.json``: tokenizer
-- ``model.safetensors``: weights, with ``encoder.json`` (``RagModel.architecture()``)
+- ``model.safetensors``: weights, with ``encoder.json``, the rest of ``RagModel.architecture()``
 - ``model.onnx``, ``model.int8.onnx``: exported graphs; ``model.onnx.weights``: weights over 2 GB
 - ``model.openvino.xml``, ``model.openvino.weights``: model for OpenVINO
 - ``self_test.json``: small inputs, and the answers that each file must give to them
@@ -40,6 +40,7 @@ from trivet.bundle.manifest import (
 from trivet.bundle.model_card import render_card
 from trivet.bundle.schema import SCHEMA_VERSION, BundleInfo
 from trivet.errors import BundleError, fault_words
+from trivet.model.architecture import ENCODER_KEYS
 
 if TYPE_CHECKING:
     import torch
@@ -152,7 +153,7 @@ def write_bundle(
     tokenizer_json: str,
     *,
     weights: Mapping[str, torch.Tensor] | None = None,
-    encoder_config: Mapping[str, Any] | None = None,
+    architecture: Mapping[str, Any] | None = None,
     extra: Mapping[str, bytes | Path] | None = None,
 ) -> None:
     """Write a bundle in place of an older one, of which nothing remains.
@@ -165,20 +166,21 @@ def write_bundle(
         info: Contents of ``bundle.json``.
         tokenizer_json: The tokenizer, as serialized by ``tokenizers``.
         weights: The model's state by parameter name, stored as safetensors.
-        encoder_config: ``RagModel.architecture()``; required with ``weights``.
+        architecture: ``RagModel.architecture()``; required with ``weights``.
         extra: Further files by name, as bytes or as paths to copy from.
 
     Raises:
         BundleError: The folder holds other files, or a name is refused.
     """
     files: dict[str, bytes | Path] = {TOKENIZER_NAME: tokenizer_json.encode()}
-    if weights is not None:
+    if weights is not None and architecture is not None:
         from safetensors.torch import save
 
         # Copies, because safetensors refuses tensors that share memory, such as tied weights.
         state = {name: each.detach().cpu().clone().contiguous() for name, each in weights.items()}
         files[WEIGHTS_NAME] = save(state)
-        files[ENCODER_NAME] = (json.dumps(encoder_config, indent=2) + "\n").encode()
+        own = {key: architecture[key] for key in ENCODER_KEYS}
+        files[ENCODER_NAME] = (json.dumps(own, indent=2) + "\n").encode()
     files.update(extra or {})
     check_folder(folder)
     _replace(folder, info, files, {})
@@ -317,9 +319,6 @@ def parse_info(text: bytes, where: str) -> BundleInfo:
                 else "write the bundle again with this trivet"
             )
         )
-    if isinstance(raw.get("thresholds"), dict) and "adherence" in raw["thresholds"]:
-        del raw["thresholds"]["adherence"]  # of bundles before version 2; sentences decide
-        text = json.dumps(raw).encode()
     try:
         return BundleInfo.model_validate_json(text)
     except ValidationError as error:

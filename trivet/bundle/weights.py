@@ -25,24 +25,9 @@ from torch import Tensor
 from trivet.bundle.bundle import ENCODER_NAME, INT8_NAME, WEIGHTS_NAME, Bundle
 from trivet.bundle.schema import BundleInfo
 from trivet.errors import BundleError, ConfigError
-from trivet.model.architecture import CONTEXT_HEADS
+from trivet.model.architecture import CONTEXT_HEADS, ENCODER_KEYS
 from trivet.model.rag_model import RagModel
 
-_KEYS = frozenset({"encoder", "heads", "faithfulness", "dropout", "pooled_support"})
-# Defaults of keys that older bundles lack.
-_LATER: dict[str, Any] = {
-    "trunk": "shared",
-    "shared_layers": None,
-    "granularity": "token",
-    "calibration": {},
-    "matches": False,
-    "digits": [],
-    "prefix_attention": False,
-    "lexical_overlap": {},
-    "sentence_layer": {},
-    "support_classes": 3,
-    "support_norm": None,
-}
 # Keys that make the library fetch and run code or kernels that no manifest covers.
 _CODE_KEYS = frozenset(
     {"attn_implementation", "auto_map", "experts_implementation", "quantization_config"}
@@ -107,19 +92,15 @@ def _has_weights(bundle: Bundle) -> bool:
 
 
 def _read_architecture(bundle: Bundle) -> dict[str, Any]:
-    """Read ``encoder.json`` and check it against ``bundle.json``."""
+    """Read ``encoder.json``, and from ``bundle.json`` what it leaves to that."""
     path = bundle.path(ENCODER_NAME)
     try:
-        architecture = json.loads(path.read_bytes())
+        own = json.loads(path.read_bytes())
     except ValueError as error:
         raise BundleError(f"{path}: not JSON: {error}") from error
-    if not isinstance(architecture, dict) or architecture.keys() - _LATER.keys() != _KEYS:
-        raise BundleError(
-            f"{path}: must hold {', '.join(sorted(_KEYS))}, may hold {', '.join(sorted(_LATER))}, "
-            "and nothing else"
-        )
-    architecture = _LATER | architecture
-    encoder = architecture["encoder"]
+    if not isinstance(own, dict) or own.keys() != set(ENCODER_KEYS):
+        raise BundleError(f"{path}: must hold {', '.join(ENCODER_KEYS)}, and nothing else")
+    encoder = own["encoder"]
     if not isinstance(encoder, dict):
         raise BundleError(f"{path}: encoder must be the encoder's configuration")
     refused = sorted(key for key in encoder if key in _CODE_KEYS or key.startswith("_"))
@@ -128,29 +109,19 @@ def _read_architecture(bundle: Bundle) -> dict[str, Any]:
             f"{path}: encoder.{refused[0]} is refused: a bundle's encoder runs as the library has "
             "it, with no code or kernels from elsewhere"
         )
-    described = _described(bundle.info)
-    found = {name: architecture[name] for name in described}
-    if found["sentence_layer"]:
-        weights = tuple(found["sentence_layer"]["weights"])
-        found["sentence_layer"] |= {"weights": weights}
     for name in ("model_type", "hidden_size"):
-        described[f"encoder.{name}"] = getattr(bundle.info.encoder, name)
-        found[f"encoder.{name}"] = encoder.get(name)
-    for part in (described, found):
-        part["heads"] = sorted(part["heads"])
-    for name, said in described.items():
-        if said != found[name]:
+        said = getattr(bundle.info.encoder, name)
+        if said != encoder.get(name):
             raise BundleError(
-                f"{path}: {name} is {found[name]!r}, but bundle.json says {said!r}; the two files "
-                "belong to different models"
+                f"{path}: encoder.{name} is {encoder.get(name)!r}, but bundle.json says {said!r}; "
+                "the two files belong to different models"
             )
-    return architecture
+    return own | _described(bundle.info)
 
 
 def _described(info: BundleInfo) -> dict[str, Any]:
     """Return what ``bundle.json`` says of the architecture, besides the encoder."""
     fitted = info.calibration
-    # Either every head has a weight here, or none has.
     overlaps = {
         name: fitted.heads[name].lexical_overlap if name in fitted.heads else 0.0
         for name in CONTEXT_HEADS
@@ -165,8 +136,8 @@ def _described(info: BundleInfo) -> dict[str, Any]:
         "calibration": {
             name: {"x": list(one.x), "y": list(one.y)} for name, one in fitted.knots.items()
         },
-        "lexical_overlap": overlaps if any(overlaps.values()) else {},
-        "sentence_layer": {} if fitted.sentences is None else fitted.sentence_layer()._asdict(),
+        "lexical_overlap": overlaps,
+        "sentence_layer": fitted.sentence_layer()._asdict(),
     }
 
 
@@ -239,6 +210,7 @@ def _architecture(
         },
         "dropout": 0.0,
         "pooled_support": False,
+        "support_norm": None,
         "support_classes": len(stored.get("heads.support.classifier.bias", range(3))),
         "matches": f"{_SCOPE}.matches.kinds.weight" in stored,
         "digits": stored[digits].tolist() if digits in stored else [],

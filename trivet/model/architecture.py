@@ -13,3 +13,9 @@ TrunkKind = Literal["shared", "separate", "partial"]
 Granularity = Literal["token", "example"]
 Reduction = Literal["weakest_token", "weakest_sentence", "two_weakest_sentences"]
 KNOTS = 16  # largest number of an isotonic calibration
+
+# Keys of ``RagModel.architecture()`` that ``bundle.json`` lacks, kept in ``encoder.json``.
+ENCODER_KEYS = (
+    *("encoder", "dropout", "pooled_support", "support_classes", "support_norm"),
+    *("matches", "digits"),
+)

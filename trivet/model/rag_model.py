@@ -104,37 +104,29 @@ class RagModel(nn.Module):
 
     def architecture(self) -> dict[str, Any]:
         """Return the argument of ``from_architecture``, as JSON types."""
-        architecture: dict[str, Any] = {
+        digits = [each.tolist() for each in self._digits()]
+        return {
             "encoder": describe_encoder(self.trunk.config),
             "heads": list(self.heads),
             "faithfulness": self.faithfulness,
             "dropout": self.dropout,
             "pooled_support": self.pooled_support,
+            "support_classes": self.support_classes,
+            "support_norm": self.support_norm,
             "trunk": self.trunk.kind,
             "shared_layers": self.trunk.shared_layers,
             "granularity": self.granularity,
-        }
-        if any(part.matches is not None for part in self._encoders()):
-            architecture["matches"] = True
-        if self.prefix_attention:
-            architecture["prefix_attention"] = True
-        if digits := [each.tolist() for each in self._digits()]:
-            architecture["digits"] = digits[0]
-        if self.support_classes != HEADS["support"]:
-            architecture["support_classes"] = self.support_classes
-        if self.support_norm is not None:
-            architecture["support_norm"] = self.support_norm
-        if any(self.lexical_overlap.values()):
-            architecture["lexical_overlap"] = dict(self.lexical_overlap)
-        if self.sentence_layer != NO_LAYER:
-            architecture["sentence_layer"] = self.sentence_layer._asdict()
-        if self.calibration:
-            architecture["calibration"] = {
+            "prefix_attention": self.prefix_attention,
+            "matches": any(part.matches is not None for part in self._encoders()),
+            "digits": digits[0] if digits else [],
+            "lexical_overlap": dict(self.lexical_overlap),
+            "sentence_layer": self.sentence_layer._asdict(),
+            "calibration": {
                 name: {"x": list(one.x), "y": list(one.y)}
                 for name, one in self.calibration.items()
                 if isinstance(one, PiecewiseLinear)
-            }
-        return architecture
+            },
+        }
 
     def add_exact_match(self, digits: Sequence[int] = ()) -> None:
         """Add the exact-match embedding to every encoder without one.
@@ -197,27 +189,21 @@ class RagModel(nn.Module):
 
     @classmethod
     def from_architecture(cls, architecture: dict[str, Any]) -> Self:
-        """Build the model with random weights from the result of ``architecture()``."""
-        encoder = Trunk.from_encoder_config(architecture["encoder"])
-        if architecture.get("matches", False):
-            encoder.add_exact_match(architecture.get("digits", ()))
-        if architecture.get("prefix_attention", False):
+        """Build the model with random weights from the result of ``architecture()``.
+
+        Digits and all that is fitted in calibration may be left out.
+        """
+        parts = dict(architecture)
+        encoder = Trunk.from_encoder_config(parts.pop("encoder"))
+        digits = parts.pop("digits", ())
+        if parts.pop("matches"):
+            encoder.add_exact_match(digits)
+        if parts.pop("prefix_attention"):
             encoder.use_prefix_attention()
-        kind, shared_layers = architecture.get("trunk", "shared"), architecture.get("shared_layers")
-        heads = architecture["heads"]
-        return cls(
-            make_trunk(encoder, kind, shared_layers, heads),
-            faithfulness=architecture["faithfulness"],
-            dropout=architecture["dropout"],
-            pooled_support=architecture["pooled_support"],
-            granularity=architecture.get("granularity", "token"),
-            calibration=architecture.get("calibration"),
-            lexical_overlap=architecture.get("lexical_overlap"),
-            sentence_layer=SentenceLayer(**architecture.get("sentence_layer", {})),
-            heads=heads,
-            support_classes=architecture.get("support_classes", HEADS["support"]),
-            support_norm=architecture.get("support_norm"),
-        )
+        kind, shared_layers = parts.pop("trunk"), parts.pop("shared_layers")
+        layer = SentenceLayer(**parts.pop("sentence_layer", {}))
+        trunk = make_trunk(encoder, kind, shared_layers, parts["heads"])
+        return cls(trunk, sentence_layer=layer, **parts)
 
     def read(
         self,

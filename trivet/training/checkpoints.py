@@ -127,14 +127,11 @@ def refuse_another_architecture(
 ) -> None:
     """Refuse a checkpoint of another model.
 
-    Weights are compared by shape, since older checkpoints have no architecture.
-
     Raises:
         ConfigError: They differ; the message names both.
     """
     checkpoint = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    there = _flat(checkpoint.get("architecture", {}))
-    here = _flat(architecture) if there else {}
+    there, here = _flat(checkpoint.get("architecture", {})), _flat(architecture)
     there |= {name: tuple(value.shape) for name, value in checkpoint["state_dict"].items()}
     here |= {name: tuple(value.shape) for name, value in state.items()}
     different = [name for name in here | there if here.get(name) != there.get(name)]

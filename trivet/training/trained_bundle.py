@@ -218,7 +218,7 @@ def write_trained(
         info,
         tokenizer.to_json(),
         weights=model.state_dict(),
-        encoder_config=model.architecture(),
+        architecture=model.architecture(),
         extra=None if texts is None else {TEXTS_NAME: texts.encode()},
     )
 
