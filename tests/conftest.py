@@ -17,6 +17,7 @@ import pytest
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
+from trivet.data.windows import WindowSettings
 from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample, Span
 
 if TYPE_CHECKING:
@@ -371,7 +372,7 @@ def bundle_info(model_type: str = "bert", **changes: Any) -> BundleInfo:
         "encoder": schema.EncoderInfo(
             model_type=model_type, hidden_size=16, layers=2, source="a formula", licence="none"
         ),
-        "window": schema.WindowInfo(size=48),
+        "window": WindowSettings(size=48),
         "faithfulness": "weakest_sentence",
         "heads": ("support", "relevance", "utilization"),
         "thresholds": schema.Thresholds(sentence=0.5, span=0.5),

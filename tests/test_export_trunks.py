@@ -16,7 +16,8 @@ from trivet.backends.loading import load_backend
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.backends.profiles import Sizes, make_windows
 from trivet.bundle.bundle import read_bundle
-from trivet.bundle.schema import CalibrationInfo, PlattInfo, WindowInfo
+from trivet.bundle.schema import CalibrationInfo, PlattInfo
+from trivet.data.windows import WindowSettings
 from trivet.export import export_onnx
 from trivet.exporting.parity import FP32_TOLERANCE
 from trivet.model.architecture import DEFAULT_HEADS, Granularity, TrunkKind
@@ -54,7 +55,7 @@ def write_trunk(
     return write_tiny(
         folder,
         model,
-        window=WindowInfo(size=40),
+        window=WindowSettings(size=40),
         calibration=calibration,
         trunk=trunk,
         shared_layers=model.trunk.shared_layers,

@@ -113,7 +113,7 @@ def calibrate(
     where = _torch_device(device)
     model = load_rag_model(bundle).to(where)
     tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
-    settings = bundle.info.window.settings()
+    settings = bundle.info.window
     items = prepare(load_rows(specs, split, choices.only), tokenizer, settings)
     trained = bundle.info.training.settings
     call_windows = int(trained.get("call_windows") or _CALL_WINDOWS)

@@ -10,7 +10,7 @@ _PLAIN_WORDS = tuple(
     for pattern, words in (
         (r"^(?:Value error|Assertion failed), ", ""),
         (r"^Field required$", "missing"),
-        (r"^Extra inputs are not permitted$", "unknown"),
+        (r"^(?:Extra inputs are not permitted|Unexpected keyword argument)$", "unknown"),
         (r"^Invalid JSON: ", "not valid JSON: "),
         (r"^Input should be (?:a )?valid dictionary.*", "must be an object"),
         (

@@ -26,12 +26,11 @@ from trivet.bundle.schema import (
     SpecialTokenIds,
     Thresholds,
     TrainingInfo,
-    WindowInfo,
     outputs_of,
 )
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.window_layout import Frame, Piece, WindowLayout
-from trivet.data.windows import QUESTION_SHARE, RESPONSE_SHARE
+from trivet.data.windows import QUESTION_SHARE, RESPONSE_SHARE, WindowSettings
 from trivet.errors import BundleError, ConfigError, WindowError
 from trivet.heads.token_head import TokenHead
 from trivet.model.aggregate import output_names
@@ -115,7 +114,7 @@ def import_lettucedetect(
     tokenizer, layout = _tokenizer_and_layout(name, source, revision, int(config.vocab_size))
     model = _model(name, classifier, head, order)
     most = int(getattr(config, "max_position_embeddings", LONGEST) or LONGEST)
-    window = WindowInfo(size=size or min(LONGEST, most), layout=layout)
+    window = WindowSettings(size=size or min(LONGEST, most), layout=layout)
     check_window(model.trunk.config, window.size)
     _check_room(window.size, layout, tokenizer)
     special = tokenizer.special

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,15 +83,11 @@ def test_heads_windows_reduction_and_thresholds_are_those_of_the_first_bundle(
     shutil.copytree(tiny_bundle, first)
     info = read_bundle(first).info
     changed = {"evidence_sentences": 2, "sort_contexts": True}
-    window = info.window.model_copy(update=changed)
+    window = replace(info.window, **changed)
     sizes = {"size": 64, "sizes": (48, 64), "break_even": 100}  # not used with another size
-    several = window.model_copy(update=sizes)
+    several = replace(window, **sizes)
     update = {"window": several, "faithfulness": "two_weakest_sentences"}
-    encoder = json.loads((first / "encoder.json").read_bytes()) | {
-        "faithfulness": update["faithfulness"]
-    }
-    files = {"encoder.json": json.dumps(encoder).encode()}
-    add_files(first, files, info.model_copy(update=update))
+    add_files(first, {}, info.model_copy(update=update))
     settings = [f"encoder.name={first}", *overrides[1:]]
     # Rows with relevance alone keep the thresholds, and say what was not measured.
     file = write(tmp_path / "rows.jsonl", relevant=[[0, 0, 16]])
@@ -98,7 +95,7 @@ def test_heads_windows_reduction_and_thresholds_are_those_of_the_first_bundle(
     assert found.unmeasured == ["faithfulness", "utilization"]
     adapted = read_bundle(found.bundle).info
     assert adapted.thresholds == info.thresholds
-    assert adapted.window == window.model_copy(update={"size": 48})
+    assert adapted.window == replace(window, size=48)
     assert adapted.heads == info.heads
     assert adapted.faithfulness == "two_weakest_sentences"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Callable
@@ -291,7 +292,7 @@ def test_a_damaged_bundle_is_not_added_to(folder: Path) -> None:
 
 
 def test_the_card_shows_the_description(info: BundleInfo) -> None:
-    window = info.window.model_copy(update={"evidence_sentences": 2, "sort_contexts": True})
+    window = dataclasses.replace(info.window, evidence_sentences=2, sort_contexts=True)
     evidence = EvidenceInfo(scale=1.5, shift=-1, threshold=0.25)
     card = render_card(info.model_copy(update={"window": window, "evidence": evidence}))
     for text in ("# tiny", "CC0-1.0", r"mills \| ferries", "1,200", "0.700 to 0.800", "below 0.4"):

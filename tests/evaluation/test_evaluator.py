@@ -6,6 +6,7 @@ import dataclasses
 import json
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -290,7 +291,7 @@ def test_brought_sentences_are_used(judge: Evaluator) -> None:
 def test_evidence_windows_need_no_new_graph(tiny_bundle: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(tiny_bundle, tmp_path / "gathered")
     info = read_bundle(folder).info
-    window = info.window.model_copy(update={"evidence_sentences": 1})
+    window = replace(info.window, evidence_sentences=1)
     add_files(folder, {}, info.model_copy(update={"window": window}))
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert "Examples of several windows also have evidence windows" in card

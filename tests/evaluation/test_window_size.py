@@ -10,13 +10,14 @@ import pytest
 
 from tests.judges import FormulaBackend, approximately
 from trivet.bundle.bundle import parse_info, write_bundle
-from trivet.bundle.schema import BundleInfo, GraphInfo, WindowInfo
+from trivet.bundle.schema import BundleInfo, GraphInfo
 from trivet.data.tokenization import SegmentTokenizer
+from trivet.data.windows import WindowSettings
 from trivet.errors import BundleError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import Evaluation, RagExample
 
-LENGTHS = WindowInfo(size=96, sizes=(48, 96), break_even=200)
+LENGTHS = WindowSettings(size=96, sizes=(48, 96), break_even=200)
 PASSAGE = "The keeper of the lighthouse had a lamp. The lamp was red. The boat was not old. "
 
 

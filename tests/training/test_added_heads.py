@@ -85,7 +85,7 @@ def test_a_teacher_reads_the_layout_of_its_student(
 ) -> None:
     teacher = tmp_path / "teacher"
     import_lettucedetect(str(imported.parent / "checkpoint"), teacher)
-    plain = read_bundle(teacher).info.window.model_copy()
+    plain = read_bundle(teacher).info.window
     student = begun(imported, "heads=[support]", f"distill.teacher={teacher}")
     assert plain.layout == read_bundle(imported).info.window.layout
     train(config_of(tmp_path / "same", *student))

@@ -107,7 +107,7 @@ def test_other_windows_are_kept_and_ask_for_calibration(
     windows = {"evidence_sentences": 1, "sort_contexts": True}
     settings = [f"window.{name}={value}" for name, value in windows.items()]
     found = added(config_of, tmp_path / "second", first, sourced, *settings)
-    assert found.info.window == read_bundle(first).info.window.model_copy(update=windows)
+    assert found.info.window == replace(read_bundle(first).info.window, **windows)
     assert found.info.scores == ()
     assert "run `trivet calibrate` on the new bundle" in caplog.text
 

@@ -14,7 +14,6 @@ from safetensors.torch import load_file
 import trivet.train
 from tests.training.conftest import MILL, PAIRS, ConfigOf, log_of
 from trivet.bundle.bundle import TEXTS_NAME, WEIGHTS_NAME, add_files, read_bundle
-from trivet.bundle.schema import WindowInfo
 from trivet.bundle.weights import load_rag_model
 from trivet.configs.schema import TrainConfig
 from trivet.data.collating import collate
@@ -104,14 +103,7 @@ def test_everything_that_can_be_switched_on_works_together(
     )
     info = read_bundle(train(config_of(tmp_path, *settings))).info
     assert info.trunk == "partial"
-    assert info.window == WindowInfo(
-        size=64,
-        sizes=(32, 64),
-        break_even=2 * 16 + 32,
-        evidence_sentences=1,
-        sort_contexts=True,
-    )
-    assert info.window.settings() == WindowSettings(64, 0, (32, 64), 64, 1, sort_contexts=True)
+    assert info.window == WindowSettings(64, 0, (32, 64), 64, 1, sort_contexts=True)
     logged = log_of(tmp_path)
     assert {line["learned_weight/support"] for line in logged} - {"", "1.0"}, "it has moved"
     cosine = "gradient_cosine/relevance_utilization"

@@ -14,7 +14,6 @@ from pydantic.dataclasses import dataclass
 from trivet.bundle.backend_info import EngineInfo, OpenVinoInfo
 from trivet.bundle.manifest import Part
 from trivet.data.sentence_features import FEATURES
-from trivet.data.window_layout import PLAIN, WindowLayout
 from trivet.data.windows import WindowSettings
 from trivet.model.aggregate import NO_LAYER, SentenceLayer, output_names
 from trivet.model.architecture import Granularity, HeadName, Reduction, TrunkKind
@@ -59,30 +58,6 @@ class EncoderInfo(Part):
     layers: int = Field(gt=0)
     source: str
     licence: str
-
-
-class WindowInfo(Part):
-    """Window settings."""
-
-    size: int = Field(gt=0)  # most tokens of a window
-    # context tokens that a window repeats from the one before
-    stride_overlap: int = Field(default=0, ge=0)
-    # ascending window sizes from which each example takes the cheapest; empty if ``size`` is the
-    # only one
-    sizes: tuple[int, ...] = ()
-    # positions at which attention costs as much as the rest of the encoder; required with ``sizes``
-    break_even: int | None = Field(default=None, gt=0)
-    # context sentences for each response sentence in the evidence windows of examples of several
-    # windows; 0 for none of these
-    evidence_sentences: int = Field(default=0, ge=0)
-    # whether examples of several windows are cut with those contexts first that share most words
-    sort_contexts: bool = False
-    # pieces of a window, in order; a window owns its slice of the contexts, all else repeats
-    layout: WindowLayout = PLAIN
-
-    def settings(self) -> WindowSettings:
-        """Return the settings for ``data.windows``."""
-        return WindowSettings(**self.model_dump(exclude={"layout"}), layout=self.layout)
 
 
 class SpecialTokenIds(Part):
@@ -321,7 +296,7 @@ class BundleInfo(Part):
     package_version: str
     name: str = Field(min_length=1)
     encoder: EncoderInfo
-    window: WindowInfo
+    window: WindowSettings
     faithfulness: Reduction
     heads: tuple[HeadName, ...] = Field(min_length=1)
     thresholds: Thresholds | None
@@ -344,7 +319,6 @@ class BundleInfo(Part):
 
     @model_validator(mode="after")
     def _fits_this_package(self) -> Self:
-        self.window.settings()  # refuses what cannot be cut
         if len(set(self.heads)) != len(self.heads):
             raise ValueError(f"heads {list(self.heads)} name one head twice")
         if (self.trunk == "partial") != (self.shared_layers is not None):

@@ -18,7 +18,7 @@ from trivet.errors import WindowError
 PieceKind = Literal["cls", "sep", "text", "question", "contexts", "response"]
 
 # For pydantic, which reads these records from ``bundle.json``.
-_STRICT: dict[str, Any] = {"strict": True, "extra": "forbid"}
+STRICT: dict[str, Any] = {"strict": True, "extra": "forbid"}
 _NO_IDS: IntArray = np.zeros(0, dtype=np.int64)
 
 
@@ -40,7 +40,7 @@ class Piece:
     text: str = ""
     lead: str = ""
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = _STRICT
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class WindowLayout:
     pieces: tuple[Piece, ...]  # of an example with a question, or of any if there are no others
     without_question: tuple[Piece, ...] = ()  # of one without a question; empty: the same
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = _STRICT
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     def __post_init__(self) -> None:
         _check("pieces", self.pieces, questions=1)

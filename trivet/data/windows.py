@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from trivet.data.tokenization import (
     SpecialTokens,
     TokenizedExample,
 )
-from trivet.data.window_layout import PLAIN, Frame, WindowLayout
+from trivet.data.window_layout import PLAIN, STRICT, Frame, WindowLayout
 from trivet.errors import WindowError
 
 # numpy.ndarray or torch.Tensor: a batch keeps its field names when it is converted.
@@ -79,7 +79,9 @@ class WindowSettings:
     # whether an example of several slices is cut with those contexts first that share most words
     # with question and response, so that a slice shows together what belongs together
     sort_contexts: bool = False
-    layout: WindowLayout = PLAIN
+    layout: WindowLayout = PLAIN  # pieces of a window, in order
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
 
     def __post_init__(self) -> None:
         if self.evidence_sentences < 0:

@@ -112,7 +112,7 @@ class Evaluator:
         self.workers = workers_of(self.backend)
         self._pool = WorkerPool(self.workers)
         info = self.bundle.info
-        settings = info.window.settings()
+        settings = info.window
         self._joined_as = info.faithfulness, info.calibration.sentence_layer()
         self.preprocessor = Preprocessor(tokenizer, settings, max_characters, max_windows)
         self.pad = tokenizer.special.pad

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from trivet.bundle.schema import BundleInfo, ScoreInfo, WindowInfo
+    from trivet.bundle.schema import BundleInfo, ScoreInfo
+    from trivet.data.windows import WindowSettings
     from trivet.measures.choosing import SetChange
     from trivet.measures.figures import Figure
 
@@ -67,7 +68,7 @@ def render_info(
     return Group(*parts, *_scores(info.scores))
 
 
-def _evidence(window: WindowInfo) -> str:
+def _evidence(window: WindowSettings) -> str:
     """Return a description of the evidence windows."""
     order = "; contexts sorted by shared words" if window.sort_contexts else ""
     if not window.evidence_sentences:

@@ -21,12 +21,11 @@ from trivet.bundle.schema import (
     SpecialTokenIds,
     Thresholds,
     TrainingInfo,
-    WindowInfo,
     outputs_of,
 )
 from trivet.configs.schema import Head, Init, TrainConfig
 from trivet.data.tokenization import SegmentTokenizer
-from trivet.data.windows import Windows
+from trivet.data.windows import Windows, WindowSettings
 from trivet.errors import ConfigError
 from trivet.labelled.datamodule import Item, collate_items
 from trivet.labelled.grouping import Leaks
@@ -147,10 +146,10 @@ def keep_own_heads(config: TrainConfig) -> TrainConfig:
     return replace(config, loss=replace(config.loss, **cast(Any, dict.fromkeys(off, 0.0))))
 
 
-def _rearranged(old: WindowInfo, new: WindowInfo, name: str) -> WindowInfo:
+def _rearranged(old: WindowSettings, new: WindowSettings, name: str) -> WindowSettings:
     """Return a bundle's windows, of which a new setting lets others count for a sentence."""
     settings = ("evidence_sentences", "sort_contexts")
-    window = old.model_copy(update={key: getattr(new, key) for key in settings})
+    window = replace(old, **{key: getattr(new, key) for key in settings})
     if window != old:
         logger.warning(
             "other windows are read than by %s, for which its calibration and its thresholds were "
@@ -182,7 +181,7 @@ def write_trained(
             source=config.encoder.source or Path(config.encoder.name).name,
             licence=config.encoder.licence,
         ),
-        window=WindowInfo(
+        window=WindowSettings(
             size=config.window.size,
             stride_overlap=config.window.stride_overlap,
             sizes=tuple(config.window.sizes),

@@ -12,8 +12,8 @@ import pytest
 
 from tests.backends.tensorrt.fakes import FakeCuda, FakeTensorRT, cuda_modules
 from tests.graphs import model_of, shared_graphs, write_tiny
-from trivet.bundle.schema import WindowInfo
 from trivet.data.tokenization import SegmentTokenizer
+from trivet.data.windows import WindowSettings
 from trivet.export import export_onnx
 from trivet.records import LabelledExample
 
@@ -49,7 +49,7 @@ def weights(wordpiece_file: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     """A bundle with the weights of a BERT."""
     folder = tmp_path_factory.mktemp("engines") / "weights"
     tokenizer = SegmentTokenizer.from_file(wordpiece_file).to_json()
-    return write_tiny(folder, model_of("bert"), tokenizer, window=WindowInfo(size=WINDOW))
+    return write_tiny(folder, model_of("bert"), tokenizer, window=WindowSettings(size=WINDOW))
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,8 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 import trivet
-from trivet.bundle.schema import EncoderInfo, Thresholds, WindowInfo
+from trivet.bundle.schema import EncoderInfo, Thresholds
+from trivet.data.windows import WindowSettings
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.architecture import HeadName, Reduction
 from trivet.records import Evaluation, SpanCategory, SpanSubcategory
@@ -152,7 +153,7 @@ class BundleAnswer(Answer):
     encoder: EncoderInfo
     heads: list[HeadName]
     faithfulness: Reduction = Field(description="Part of a response whose support counts.")
-    window: WindowInfo
+    window: WindowSettings
     thresholds: Thresholds | None = Field(description="Null without a support head.")
     calibration: CalibrationAnswer
 
