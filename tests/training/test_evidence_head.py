@@ -104,10 +104,10 @@ def test_other_windows_are_kept_and_ask_for_calibration(
     first = Path(shutil.copytree(trained, tmp_path / "first"))
     scores = read_bundle(EMBEDDED_BUNDLE).info.scores
     add_files(first, {}, read_bundle(first).info.model_copy(update={"scores": scores}))
-    windows = {"evidence_sentences": 1, "sort_contexts": True}
-    settings = [f"window.{name}={value}" for name, value in windows.items()]
+    settings = ["window.evidence_sentences=1", "window.sort_contexts=true"]
     found = added(config_of, tmp_path / "second", first, sourced, *settings)
-    assert found.info.window == replace(read_bundle(first).info.window, **windows)
+    own = read_bundle(first).info.window
+    assert found.info.window == replace(own, evidence_sentences=1, sort_contexts=True)
     assert found.info.scores == ()
     assert "run `trivet calibrate` on the new bundle" in caplog.text
 
