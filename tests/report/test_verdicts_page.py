@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tests.report.rows import make_row
-from trivet.errors import ConfigError
 from trivet.measures.figures import ErrorRates
 from trivet.records import FailedEvaluation
 from trivet.report.groups import read_labels
@@ -221,10 +220,3 @@ def test_a_long_text_is_cut_and_the_page_says_so() -> None:
     assert "1 more characters of the response are not shown" in page
     assert "5000 more characters are not shown" in page
     assert "25000 more characters are not shown" in page
-
-
-def test_wrong_requests_are_refused() -> None:
-    with pytest.raises(ConfigError, match="-1 answers are to be shown"):
-        render_verdicts([make_row()], ABOUT, shown=-1)
-    with pytest.raises(ConfigError, match="give a list, not an iterator"):
-        render_verdicts(iter([make_row()]), ABOUT)

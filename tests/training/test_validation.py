@@ -101,8 +101,3 @@ def test_a_prediction_that_is_no_probability_is_refused_by_name(wrong: float) ->
     with pytest.raises(ValueError, match=r"utilization: 1 of 2 predictions are not in \[0, 1\]"):
         columns = {"utilization": [wrong, 0.5], "utilization_true": [0.5, 0.5]}
         update(ValidationMeasures(), ["a", "a"], **columns)
-
-
-def test_a_wrong_length_is_refused_with_the_numbers() -> None:
-    with pytest.raises(ValueError, match=r"relevance: 2 sources, predictions \(3,\)"):
-        update(ValidationMeasures(), ["a", "b"], relevance=[0.0, 0.5, 1.0])

@@ -50,13 +50,7 @@ def mean_of(values: FloatArray, groups: IntArray, bounds: tuple[float, float] = 
 
 
 def student(degrees: int) -> float:
-    """Return the 97.5th percentile of Student's distribution, accurate to 0.2 %.
-
-    Raises:
-        ValueError: Fewer than 5 degrees of freedom.
-    """
-    if degrees < MIN_GROUPS - 1:
-        raise ValueError(f"{degrees} degrees of freedom; the series needs {MIN_GROUPS - 1}")
+    """Return the 97.5th percentile of Student's distribution for 5 degrees or more, to 0.2 %."""
     z = NormalDist().inv_cdf(0.975)
     # Cornish-Fisher series; Abramowitz and Stegun, 26.7.5.
     first = (z**3 + z) / 4

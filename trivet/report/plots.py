@@ -76,16 +76,10 @@ def interval_svg(
     unit: str,
     *around: float,
 ) -> str:
-    """Draw a dot for each row (name, value, low, high), with its interval if there is one.
+    """Draw a dot for each row (name, value, low, high; finite), with its interval if there is one.
 
     The axis contains ``around``, such as 0 for differences, and 0 and 1 for scores.
-
-    Raises:
-        ValueError: A number is not finite.
     """
-    for name, *numbers in rows:
-        if not all(number is None or math.isfinite(number) for number in numbers):
-            raise ValueError(f"row {name!r}: {numbers} must be finite numbers or None")
     known = [number for _, *numbers in rows for number in numbers if number is not None]
     known += around
     ticks = _ticks(min(known, default=0.0), max(known, default=1.0))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trivet.errors import ConfigError, DataError
+from trivet.errors import DataError
 from trivet.records import FailedEvaluation
 from trivet.report.estimates import FloatArray, IntArray, Mean, mean_of
 from trivet.report.verdict_files import VerdictRow
@@ -107,10 +107,7 @@ def tally(
 
     Raises:
         DataError: There is no row, no row has a column of ``by``, or it has too many values.
-        ConfigError: The threshold is not in [0, 1].
     """
-    if threshold is not None and not 0 <= threshold <= 1:
-        raise ConfigError(f"the threshold is {threshold:g}; it must lie in [0, 1]")
     numbers, ids = array("q"), list[str | None]()
     scores, kinds, questions, groups = array("d"), array("b"), array("q"), array("q")
     columns = _Columns(by)

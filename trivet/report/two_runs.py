@@ -17,7 +17,7 @@ from trivet.report.plots import interval_svg
 from trivet.report.tally import BoolArray, Tally, tally
 from trivet.report.terminal import number
 from trivet.report.verdict_files import VerdictFile, VerdictRow
-from trivet.report.verdicts_page import SHOWN, Card, Choices, check_request, take_in_turn
+from trivet.report.verdicts_page import SHOWN, Card, Choices, take_in_turn
 from trivet.report.wording import ABSTAINS, UNSUPPORTED
 from trivet.verdict_json import SCORES
 
@@ -100,10 +100,7 @@ def render_comparison(
 
     Raises:
         DataError: A run is empty, they have no row in common, or no row has a column of ``by``.
-        ConfigError: ``shown`` is negative, a run can be read only once, or the threshold is not in
-            [0, 1].
     """
-    check_request(runs, shown)
     pairs = pair(tally(runs[0], threshold, by), tally(runs[1], threshold))
     labels = (f"A: {names[0]}", f"B: {names[1]}")
     changes = [form.format(kind) for kind in _KINDS for form in (_NEW, _GONE)]

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from trivet.errors import ConfigError
 from trivet.measures.figures import ErrorRates
 from trivet.report.advice import advice
 from trivet.report.answer import Answer, read_answer
@@ -68,7 +67,7 @@ def render_verdicts(
     """Return the page of one run.
 
     Args:
-        rows: Rows, iterated over twice in the same order; all are counted.
+        rows: Rows, iterated over twice in the same order, so no iterator; all are counted.
         about: Facts about the run, for a table.
         title: Title of the document.
         remarks: Sentences about the run.
@@ -79,10 +78,7 @@ def render_verdicts(
 
     Raises:
         DataError: There is no row, or no row has a column of ``by``.
-        ConfigError: ``shown`` is negative, ``rows`` can be read only once, or the threshold is not
-            in [0, 1].
     """
-    check_request([rows], shown)
     counted = tally(rows, threshold, by)
     evaluated, failed = int((~counted.failed).sum()), int(counted.failed.sum())
     numbers = {"rows": len(counted.rows), "evaluated": evaluated, "failed": failed}
@@ -107,14 +103,6 @@ def render_verdicts(
             Section("The run", (), ("", ""), facts),
         ],
     )
-
-
-def check_request(runs: Sequence[Iterable[VerdictRow]], shown: int) -> None:
-    """Raise `ConfigError` for a negative number of answers and for rows readable only once."""
-    if shown < 0:
-        raise ConfigError(f"{shown} answers are to be shown; give 0 or more")
-    if any(iter(rows) is rows for rows in runs):
-        raise ConfigError("the rows of a report are read twice; give a list, not an iterator")
 
 
 def worst(counted: Tally, shown: int) -> list[int]:

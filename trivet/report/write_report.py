@@ -29,7 +29,6 @@ def write_report(
     Raises:
         DataError: A file cannot be read, has no verdicts or would be overwritten, or two runs have
             no row in common.
-        ConfigError: ``shown`` is negative, or the threshold is not in [0, 1].
         OSError: The page cannot be written.
     """
     check_page(out, verdicts, logs)

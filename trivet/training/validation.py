@@ -46,15 +46,9 @@ class ValidationMeasures:
                 ``relevance``, ``utilization`` or, of pairs, ``evidence``. *Shape of each:* [B].
 
         Raises:
-            ValueError: Lengths differ, or a prediction whose truth is known is outside [0, 1] or
-                NaN.
+            ValueError: A prediction whose truth is known is outside [0, 1] or NaN.
         """
         for name, (predicted, true) in scores.items():
-            if not predicted.shape == true.shape == (len(source),):
-                raise ValueError(
-                    f"{name}: {len(source)} sources, predictions {tuple(predicted.shape)} and "
-                    f"truths {tuple(true.shape)} must have one dimension and one length"
-                )
             predicted, true = predicted.detach().float().cpu(), true.detach().float().cpu()
             known = ~torch.isnan(true)
             # NaN fails this test as well; the slack is for the rounding of sums.
