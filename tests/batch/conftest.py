@@ -13,7 +13,6 @@ import pytest
 from tests.command_line import exit_code
 from trivet.backends.backend import LoadedBackend
 from trivet.batch.run import ResumePolicy, evaluate_to_file
-from trivet.batch.run_record import RunRecord
 from trivet.batch.settings import RunSettings
 from trivet.bundle.bundle import write_bundle
 from trivet.bundle.schema import BundleInfo, GraphInfo
@@ -21,6 +20,7 @@ from trivet.data.logs.log import Log
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.evaluation import evaluator
 from trivet.evaluation.evaluator import Evaluator
+from trivet.report.run_record import RunRecord
 
 TOY_RUN = Path(__file__).with_name("toy_run.py")
 

@@ -9,9 +9,9 @@ import pytest
 
 from tests.batch.conftest import Judge, WriteLog
 from trivet.batch.merge import merge
-from trivet.batch.run_record import read_record
 from trivet.batch.settings import Shard, parse_shard
 from trivet.errors import DataError
+from trivet.report.run_record import read_record
 
 
 @pytest.fixture

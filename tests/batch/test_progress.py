@@ -10,13 +10,13 @@ import pytest
 
 from tests.measures.verdicts import verdict
 from trivet.batch.progress import Reporter, at_times
-from trivet.batch.tally import SCORES, Tally
 from trivet.data.logs.log import Log
 from trivet.records import FailedEvaluation
+from trivet.report.run_tally import SCORES, RunTally
 
 
-def tally() -> Tally:
-    counted = Tally()
+def tally() -> RunTally:
+    counted = RunTally()
     for faithfulness, relevance in ((0.5, 0.25), (None, 0.75), (1.0, 0.5)):
         one = verdict(faithfulness, (), relevance, utilization=None, completeness=None)
         adherent = None if faithfulness is None else faithfulness > 0.6
@@ -39,23 +39,23 @@ def test_the_summary_begins_with_the_worst_answers_and_says_what_has_no_score() 
         "3 of 6 rows failed: too_long 2, bad_field 1",
         "means: faithfulness 0.750, supported_share 1.000, relevance 0.500",
     ]
-    assert Tally().lines() == ["0 rows evaluated"]
-    assert Tally().mean("faithfulness") is None
+    assert RunTally().lines() == ["0 rows evaluated"]
+    assert RunTally().mean("faithfulness") is None
 
 
 def test_a_tally_is_read_back_as_it_was_and_shards_add_up() -> None:
     one = tally()
-    assert Tally.from_dict(one.to_dict()) == one
-    two = Tally.total([one, tally()])
+    assert RunTally.from_dict(one.to_dict()) == one
+    two = RunTally.total([one, tally()])
     assert (two.evaluated, two.failed, two.windows) == (6, 6, 12)
     assert [two.mean(score) for score in SCORES] == [one.mean(score) for score in SCORES]
     assert two.lines()[0] == "2 of 4 answers unsupported: q0, q0"
     with pytest.raises(KeyError):
-        Tally.from_dict({})
+        RunTally.from_dict({})
 
 
 def test_the_five_least_faithful_are_named() -> None:
-    counted = Tally()
+    counted = RunTally()
     for number in range(7):
         one = verdict((7 - number) / 10, (), 0.5)
         counted.add([replace(one, id=f"q{number}", adherent=False, threshold=0.9)])

@@ -13,11 +13,11 @@ import numpy as np
 
 from trivet.batch.run import evaluate_to_file
 from trivet.batch.settings import RunSettings
-from trivet.batch.tally import Tally
 from trivet.data.logs.log import Log
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs, gather_tokens, join, supported_anywhere
+from trivet.report.run_tally import RunTally
 
 
 class ToyBackend:
@@ -47,7 +47,7 @@ class ToyBackend:
         )
 
 
-def tell_memory(tally: Tally) -> None:
+def tell_memory(tally: RunTally) -> None:
     """Print the resident memory now and then."""
     rows = tally.rows
     if rows % 10_000 < 64 and tally.evaluated:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ import pytest
 from tests.report.rows import make_row
 from trivet.errors import DataError
 from trivet.measures.figures import ErrorRates
-from trivet.report.verdict_files import VerdictFile, VerdictRow, read_run_facts
+from trivet.report.run_record import RunRecord, record_path, write_record
+from trivet.report.verdict_files import VerdictFile, VerdictRow
 
 
 def line(row: VerdictRow, **more: Any) -> dict[str, Any]:
@@ -36,16 +37,25 @@ def log_row(row: VerdictRow) -> dict[str, Any]:
     }
 
 
-def write_record(out: Path, log: Path, **more: Any) -> None:
-    record = {
-        "input": {"path": str(log)},
-        "bundle": {"name": "tiny", "manifest_sha256": "0123456789abcdef", "thresholds": {"a": 0.5}},
-        "settings": {"mapping": {"question": "prompt"}, "format": None, "shard": "1/1"},
-        "finished": True,
-    }
-    out.with_name(f"{out.name}.run.json").write_text(json.dumps(record | more), encoding="utf-8")
+def write_run(out: Path, log: Path, **changes: Any) -> None:
+    record = RunRecord(
+        trivet="0.1.0",
+        started="2026-11-20T20:15:00+00:00",
+        input={"path": str(log), "bytes": 1, "sha256": "00"},
+        bundle={
+            "name": "tiny",
+            "manifest_sha256": "0123456789abcdef",
+            "thresholds": {"a": 0.5},
+            "errors": [asdict(ERRORS)],
+        },
+        backend={"name": "onnx", "precision": "fp32"},
+        settings={"mapping": {"question": "prompt"}, "format": None, "shard": "1/1"},
+        block_characters=1,
+    )
+    write_record(out, replace(record, **changes))
 
 
+ERRORS = ErrorRates("ragtruth/QA", "dev", 297, 24, 212, 125)
 ROWS = [
     make_row(n, question=f"Question {n}?", id_=f"q{n}", metadata={"model": "m", "try": n})
     for n in (1, 2, 4, 7)
@@ -70,7 +80,7 @@ def test_texts_come_from_the_recorded_log(tmp_path: Path) -> None:
     logged = [log_row(make_row(n, question=f"Question {n}?")) for n in range(1, 9)]
     log = write(tmp_path / "log.jsonl", logged)
     out = write(tmp_path / "v.jsonl", [line(row) for row in ROWS])
-    write_record(out, log)
+    write_run(out, log)
     for _ in range(2):  # each iteration reads the file again
         found = list(VerdictFile(out))
         assert [row.question for row in found] == [row.question for row in ROWS]
@@ -103,7 +113,7 @@ def test_a_file_without_verdicts_is_refused(tmp_path: Path) -> None:
 def test_an_unreadable_log_costs_texts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = write(tmp_path / "log.jsonl", ["[]"] * 70)
     out = write(tmp_path / "v.jsonl", [line(row) for row in ROWS])
-    write_record(out, log)
+    write_run(out, log)
     with caplog.at_level(logging.WARNING):
         assert questions(VerdictFile(out)) == [None] * 4
     assert "the report shows fewer texts" in caplog.text
@@ -111,29 +121,21 @@ def test_an_unreadable_log_costs_texts(tmp_path: Path, caplog: pytest.LogCapture
         list(VerdictFile(out, str(log)))
 
 
-def test_the_facts_of_a_run(tmp_path: Path) -> None:
-    out = tmp_path / "v.jsonl"
-    assert "are unknown" in read_run_facts(out).remarks[0]
-    write_record(out, tmp_path / "log.jsonl", finished=False, changed=["trivet was 1, is 2"])
-    facts = read_run_facts(out)
-    assert facts.about["bundle"] == "tiny, manifest 0123456789ab"
-    assert facts.about["input"] == "log.jsonl"
-    assert facts.about["settings"] == 'mapping {"question": "prompt"}, shard 1/1'
-    assert facts.mapping == {"question": "prompt"}
-    assert "not finished" in facts.remarks[0] and "trivet was 1, is 2" in facts.remarks[1]
+def test_what_a_report_says_of_a_run(tmp_path: Path) -> None:
+    out = write(tmp_path / "v.jsonl", [line(row) for row in ROWS])
+    assert "are unknown" in VerdictFile(out).remarks[0]
+    write_run(out, tmp_path / "log.jsonl", changed=["trivet was 1, is 2"])
+    file = VerdictFile(out)
+    assert file.about["bundle"] == "tiny, manifest 0123456789ab"
+    assert file.about["input"] == "log.jsonl"
+    assert file.about["settings"] == 'mapping {"question": "prompt"}, shard 1/1'
+    assert file.errors == [ERRORS]
+    assert "not finished" in file.remarks[0] and "trivet was 1, is 2" in file.remarks[1]
     for damaged in ("{", "[]", '{"input": 3, "settings": [], "bundle": null}'):
-        out.with_name("v.jsonl.run.json").write_text(damaged, encoding="utf-8")
-        assert read_run_facts(out).input is None
-
-
-def test_the_errors_of_the_judge_are_read_and_damaged_ones_left_out(tmp_path: Path) -> None:
-    out = tmp_path / "v.jsonl"
-    rates = ErrorRates("ragtruth/QA", "dev", 297, 24, 212, 125)
-    damaged = [asdict(rates) | {"found": "many"}, {"data": "x"}, 3]
-    write_record(out, tmp_path / "log.jsonl", bundle={"errors": [asdict(rates), *damaged]})
-    assert read_run_facts(out).errors == (rates,)
-    write_record(out, tmp_path / "log.jsonl", bundle={"errors": "none"})
-    assert read_run_facts(out).errors == ()
+        record_path(out).write_text(damaged, encoding="utf-8")
+        file = VerdictFile(out)
+        assert file.remarks == ["v.jsonl.run.json cannot be read: bundle and settings are unknown."]
+        assert (file.about, file.errors) == ({"verdicts": "v.jsonl"}, [])
 
 
 def test_parquet(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from typing import IO
 
 from trivet.batch.out_formats import check_format, convert, lines_path
 from trivet.batch.output import Output, no_room
-from trivet.batch.run_record import Progress, RunRecord, read_record, record_path, write_record
 from trivet.batch.settings import parse_shard
-from trivet.batch.tally import Tally
 from trivet.errors import DataError
+from trivet.report.run_record import Progress, RunRecord, read_record, record_path, write_record
+from trivet.report.run_tally import RunTally
 
 _ROW = re.compile(rb'\{"row": ([0-9]+)')
 _PIECE = 1 << 20  # bytes written and synced at once
@@ -102,7 +102,7 @@ def _check(records: Sequence[tuple[Path, RunRecord]]) -> RunRecord:
         started=min(record.started for _, record in records),
         settings=kept.settings | {"shard": "1/1"},
         progress=Progress(kept.progress.rows, kept.progress.blocks),
-        counts=Tally.total(record.counts for _, record in records),
+        counts=RunTally.total(record.counts for _, record in records),
     )
 
 

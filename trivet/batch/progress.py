@@ -11,8 +11,8 @@ from rich.live import Live
 from rich.text import Text
 
 from trivet.batch.run import OnBlock
-from trivet.batch.tally import Tally
 from trivet.data.logs.log import Log
+from trivet.report.run_tally import RunTally
 from trivet.verdict_json import SCORES
 
 Say = Callable[[Callable[[], str]], None]
@@ -62,7 +62,7 @@ class Reporter:
         self._log, self._say, self._clock = log, say, clock
         self._first: tuple[float, int, int, float] | None = None
 
-    def __call__(self, tally: Tally) -> None:
+    def __call__(self, tally: RunTally) -> None:
         """Take the counts after a block, and show them if it is time."""
         if self._first is None:  # rows that a resumed run skips must not count as speed
             self._first = (self._clock(), tally.rows, tally.windows, self._log.share_read() or 0.0)

@@ -16,21 +16,21 @@ import trivet
 from trivet.batch.blocks import block_characters, evaluate_blocks
 from trivet.batch.out_formats import check_format, convert, lines_path
 from trivet.batch.output import EmptyInputError, Output, RunChangedError, no_room
-from trivet.batch.run_record import Progress, RunRecord, read_record, record_path, write_record
 from trivet.batch.settings import RunSettings
-from trivet.batch.tally import Tally
 from trivet.bundle.manifest import MANIFEST_NAME
 from trivet.bundle.scores import error_rates
 from trivet.data.logs.column_mapping import LogRow
 from trivet.data.logs.log import STDIN, Log
 from trivet.data.logs.recognition import read_rows
 from trivet.evaluation.evaluator import Evaluator
+from trivet.report.run_record import Progress, RunRecord, read_record, record_path, write_record
+from trivet.report.run_tally import RunTally
 
 logger = logging.getLogger(__name__)
 
 _WAY_OUT = "choose another --out, or begin anew with --restart"
 
-OnBlock = Callable[[Tally], None]
+OnBlock = Callable[[RunTally], None]
 """Called after each block with the counts so far."""
 
 
@@ -51,14 +51,14 @@ def evaluate_to_stream(
     on_block: OnBlock,
     *,
     strict: bool = False,
-) -> Tally:
+) -> RunTally:
     """Evaluate a log into a stream such as stdout, which cannot be resumed.
 
     Raises:
         DataError: The log cannot be read, or breaks off; the rows before were written.
         StrictError: A row could not be evaluated, and ``strict`` is set.
     """
-    tally = Tally()
+    tally = RunTally()
     with contextlib.closing(log):
         rows, most = rows_of_log(log, settings), block_characters(evaluator)
         blocks = evaluate_blocks(evaluator, rows, settings, most, strict=strict)

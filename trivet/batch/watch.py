@@ -12,7 +12,6 @@ from typing import IO, Any
 
 from trivet.batch.run import OnBlock
 from trivet.batch.settings import RunSettings
-from trivet.batch.tally import Tally
 from trivet.batch.verdict_lines import verdict_line
 from trivet.data.files.json_rows import LONGEST_LINE, parse_line
 from trivet.data.logs.column_mapping import LogRow
@@ -20,6 +19,7 @@ from trivet.data.logs.log import SourceRow
 from trivet.data.logs.recognition import read_rows
 from trivet.errors import DataError, ExampleError
 from trivet.evaluation.evaluator import Evaluator
+from trivet.report.run_tally import RunTally
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ def watch(
     on_block: OnBlock,
     stopped: Callable[[], bool] = lambda: False,
     pause_seconds: float = 0.5,
-) -> Tally:
+) -> RunTally:
     """Evaluate the rows of a file and then those that are added, until ``stopped``.
 
     A file that was cut or replaced is read from its beginning. A last line without its end waits.
@@ -66,7 +66,7 @@ def watch(
             _put(waiting, error, ended)
 
     threading.Thread(target=read, name="trivet-watch", daemon=True).start()
-    tally = Tally()
+    tally = RunTally()
     try:
         while True:
             found = [waiting.get()]

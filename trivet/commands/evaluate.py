@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trivet.batch.settings import RunSettings
-    from trivet.batch.tally import Tally
     from trivet.evaluation.evaluator import Evaluator
+    from trivet.report.run_tally import RunTally
 
 
 _input, _output = partial(Setting, panel="Input"), partial(Setting, panel="Output")
@@ -211,15 +211,15 @@ def _watch(
     limits: dict[str, float],
 ) -> typer.Exit:
     """Evaluate a file that grows until an interrupt; return the end of the command."""
-    from trivet.batch.tally import Tally
     from trivet.batch.watch import check_watched, watch
+    from trivet.report.run_tally import RunTally
 
     with run_exits(), say_how_files_are_read(quiet):
         check_watched(path)
         evaluator = load()
-        tally = Tally()
+        tally = RunTally()
 
-        def keep(found: Tally) -> None:
+        def keep(found: RunTally) -> None:
             nonlocal tally
             tally = found
 
@@ -251,7 +251,7 @@ def _compare(baseline: Path | None, verdicts: Path | None) -> bool:
     return regression.worse
 
 
-def _check_result(tally: Tally, limits: dict[str, float]) -> None:
+def _check_result(tally: RunTally, limits: dict[str, float]) -> None:
     """Exit with an error if a mean is too low or a row failed."""
     under = [
         f"{score}: no verdict has it" if mean is None else f"{score} {mean:.4f} is below {limit:g}"
@@ -290,7 +290,7 @@ def _check_scores(scores: Path, format_: str | None, file: str | None, out: Path
 
 
 def _parse_limits(pairs: list[str]) -> dict[str, float]:
-    from trivet.batch.tally import SCORES
+    from trivet.report.run_tally import SCORES
 
     limits = {}
     for pair in pairs:

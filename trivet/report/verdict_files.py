@@ -6,7 +6,6 @@ that is not a verdict becomes a failed row.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 from collections.abc import Iterator, Mapping
@@ -16,18 +15,17 @@ from typing import Any
 
 from trivet.data.files.json_rows import Fields, parse_plain_line
 from trivet.data.logs.column_mapping import Columns, LogRow
-from trivet.data.logs.conversation import Turns
-from trivet.data.logs.log import Log, SourceRow
+from trivet.data.logs.log import STDIN, Log, SourceRow
 from trivet.data.logs.recognition import read_rows
 from trivet.data.traces.trace_log import open_log
 from trivet.errors import DataError, ExampleError
 from trivet.measures.figures import ErrorRates
 from trivet.records import Evaluation, FailedEvaluation, RagExample
+from trivet.report.run_record import RunRecord, read_record, record_path
 from trivet.verdict_json import SCORES
 
 logger = logging.getLogger(__name__)
 
-_RECORD_SUFFIX = ".run.json"
 _NO_TEXTS = frozenset(Evaluation.__dataclass_fields__) - {"id"} | {"row", "context_ids"}
 _METADATA_COLUMN = "metadata."  # prefix of metadata columns in Parquet
 
@@ -59,14 +57,35 @@ class VerdictFile:
         if not path.is_file():
             raise DataError(f"no such file: {path}")
         self.path = path
-        self.facts = read_run_facts(path)
+        self.run, self.remarks = _read_run(path)
         self._log_given = log is not None
-        recorded = self.facts.input
-        if log is None and recorded is not None and Path(recorded).exists():
+        recorded = self.run.input["path"] if self.run else STDIN
+        if log is None and recorded != STDIN and Path(recorded).exists():
             log = recorded
         self._log = log
         if log is not None:
             Log(log)  # refuses a missing file before any row is read
+
+    @property
+    def about(self) -> dict[str, str]:
+        """Facts about the run, for a table."""
+        about = {"verdicts": self.path.name}
+        if (run := self.run) is None:
+            return about
+        source, bundle = run.input["path"], run.bundle
+        return about | {
+            "input": "stdin" if source == STDIN else Path(source).name,
+            "bundle": f"{bundle['name']}, manifest {bundle['manifest_sha256'][:12]}",
+            "thresholds": _list(bundle["thresholds"] or {}),
+            "backend": ", ".join(value for value in run.backend.values() if value is not None),
+            "settings": _list(run.settings) or "defaults",
+            "started": f"{run.started}, by trivet {run.trivet}",
+        }
+
+    @property
+    def errors(self) -> list[ErrorRates]:
+        """Errors of the judge on labelled answers."""
+        return [] if self.run is None else [ErrorRates(**one) for one in self.run.bundle["errors"]]
 
     def __iter__(self) -> Iterator[VerdictRow]:
         """Yield the rows, lazily and in order.
@@ -97,12 +116,11 @@ class VerdictFile:
     def _log_rows(self) -> Iterator[LogRow]:
         if self._log is None:
             return
-        facts = self.facts
-        columns = Columns(
-            facts.mapping or None, (), "replace", format=facts.format, turns=facts.turns
-        )
+        settings = {} if self.run is None else self.run.settings
+        mapping, form, turns = map(settings.get, ("mapping", "format", "turns"))
+        columns = Columns(mapping, (), "replace", format=form, turns=turns or "last")
         try:
-            log = open_log(self._log, self.facts.format, self.facts.encoding)
+            log = open_log(self._log, form, settings.get("encoding"))
             yield from read_rows(log.rows(), columns)
         except DataError as error:
             if self._log_given:
@@ -174,71 +192,20 @@ def _metadata(record: Mapping[str, Any]) -> dict[str, str | int | float | bool]:
     return {name: value for name, value in columns.items() if isinstance(value, str | int | float)}
 
 
-@dataclass(frozen=True, slots=True)
-class RunFacts:
-    """Record of the run that wrote a verdict file."""
-
-    about: dict[str, str]  # names and values, for a table
-    remarks: tuple[str, ...]  # sentences that a reader needs before any figure
-    input: str | None = None  # path of the evaluated log; None for stdin
-    mapping: Mapping[str, str] | None = None
-    format: str | None = None
-    encoding: str | None = None
-    turns: Turns = "last"
-    judge: tuple[str, ...] = ()  # hash of the bundle's manifest, and the precision
-    errors: tuple[ErrorRates, ...] = ()  # of the judge on labelled answers
-
-
-def read_run_facts(verdicts: Path) -> RunFacts:
-    """Read ``OUT.run.json``; a missing or damaged record gives fewer facts and never an error."""
-    path = verdicts.with_name(f"{verdicts.name}{_RECORD_SUFFIX}")
-    about = {"verdicts": verdicts.name}
+def _read_run(verdicts: Path) -> tuple[RunRecord | None, list[str]]:
+    """Return the record of a run, if it can be read, and what a reader needs before any figure."""
+    name, remarks = record_path(verdicts).name, []
     try:
-        record = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return RunFacts(about, (f"There is no {path.name}: bundle and settings are unknown.",))
-    except (OSError, ValueError, RecursionError):
-        record = None
-    if not isinstance(record, Mapping):
-        return RunFacts(about, (f"{path.name} cannot be read: bundle and settings are unknown.",))
-    log, bundle, backend = (_part(record, name) for name in ("input", "bundle", "backend"))
-    settings = _part(record, "settings")
-    source, manifest = log.get("path"), str(bundle.get("manifest_sha256"))
-    about |= {
-        "input": "stdin" if source == "-" else Path(str(source or "unknown")).name,
-        "bundle": f"{bundle.get('name')}, manifest {manifest[:12]}",
-        "thresholds": _list(_part(bundle, "thresholds")),
-        "backend": ", ".join(str(value) for value in backend.values() if value is not None),
-        "settings": _list(settings) or "defaults",
-        "started": f"{record.get('started')}, by trivet {record.get('trivet')}",
-    }
-    remarks = []
-    if record.get("finished") is not True:
+        run = read_record(verdicts)
+    except DataError:
+        return None, [f"{name} cannot be read: bundle and settings are unknown."]
+    if run is None:
+        return None, [f"There is no {name}: bundle and settings are unknown."]
+    if not run.finished:
         remarks.append("The run is not finished: all figures cover the rows evaluated so far.")
-    changed = record.get("changed")
-    if isinstance(changed, list) and changed:
-        remarks.append(f"The run was resumed after changes: {'; '.join(map(str, changed))}.")
-    return RunFacts(
-        about=about,
-        remarks=tuple(remarks),
-        input=source if isinstance(source, str) and source != "-" else None,
-        mapping={str(our): str(their) for our, their in _part(settings, "mapping").items()},
-        format=settings["format"] if isinstance(settings.get("format"), str) else None,
-        encoding=settings["encoding"] if isinstance(settings.get("encoding"), str) else None,
-        turns="all" if settings.get("turns") == "all" else "last",
-        judge=(manifest, str(backend.get("precision"))),
-        errors=_errors(bundle.get("errors")),
-    )
-
-
-def _errors(found: object) -> tuple[ErrorRates, ...]:
-    """Read the rates in a run's record; damaged ones are left out."""
-    rates = []
-    for one in found if isinstance(found, list) else ():
-        with contextlib.suppress(TypeError, KeyError, ValueError):
-            counts = (int(one[name]) for name in ("supported", "flagged", "unsupported", "found"))
-            rates.append(ErrorRates(str(one["data"]), str(one["split"]), *counts))
-    return tuple(rates)
+    if run.changed:
+        remarks.append(f"The run was resumed after changes: {'; '.join(run.changed)}.")
+    return run, remarks
 
 
 def _part(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:

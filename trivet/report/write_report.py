@@ -45,7 +45,7 @@ def write_report(
         page = render_comparison(
             (first, second),
             names if len(set(names)) == 2 else (str(first.path), str(second.path)),
-            (first.facts.about, second.facts.about),
+            (first.about, second.about),
             remarks=_comparison_remarks(first, second),
             threshold=threshold,
             by=by,
@@ -54,10 +54,10 @@ def write_report(
     else:
         page = render_verdicts(
             first,
-            first.facts.about,
+            first.about,
             title=f"Verdicts: {first.path.name}",
-            remarks=first.facts.remarks,
-            errors=first.facts.errors,
+            remarks=first.remarks,
+            errors=first.errors,
             threshold=threshold,
             by=by,
             shown=shown,
@@ -73,9 +73,14 @@ def check_page(out: Path, verdicts: Sequence[Path], logs: Sequence[str]) -> None
 
 
 def _comparison_remarks(first: VerdictFile, second: VerdictFile) -> list[str]:
-    remarks = [f"A: {remark}" for remark in first.facts.remarks]
-    remarks += [f"B: {remark}" for remark in second.facts.remarks]
-    if first.facts.judge and second.facts.judge and first.facts.judge != second.facts.judge:
+    remarks = [f"A: {remark}" for remark in first.remarks]
+    remarks += [f"B: {remark}" for remark in second.remarks]
+    judges = [
+        (file.run.bundle["manifest_sha256"], file.run.backend["precision"])
+        for file in (first, second)
+        if file.run
+    ]
+    if len(set(judges)) == 2:
         remarks.append(
             "The runs used different bundles or precisions: differences may come from the "
             "evaluator, not from the answers."

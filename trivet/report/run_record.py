@@ -11,7 +11,7 @@
      "block_characters": 24576,                            see `evaluate_blocks`
      "changed": [...],                                     inputs that changed before a resume
      "progress": {"rows", "blocks", "bytes"},              rows of the input, bytes of the output
-     "counts": {...},                                      `Tally.to_dict()`
+     "counts": {...},                                      `RunTally.to_dict()`
      "finished": true}
 
 The output up to ``progress.bytes`` is complete; the rest is written again. The record is replaced
@@ -26,8 +26,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trivet.batch.tally import Tally
 from trivet.errors import DataError
+from trivet.report.run_tally import RunTally
 
 SCHEMA = 3
 _WAY_OUT = "begin anew with --restart"
@@ -55,7 +55,7 @@ class RunRecord:
     block_characters: int
     changed: list[str] = field(default_factory=list)
     progress: Progress = field(default_factory=Progress)
-    counts: Tally = field(default_factory=Tally)
+    counts: RunTally = field(default_factory=RunTally)
     finished: bool = False
 
     def changes(self, other: RunRecord) -> list[str]:
@@ -99,13 +99,13 @@ def read_record(out: Path) -> RunRecord | None:
         record = json.loads(path.read_bytes())
     except FileNotFoundError:
         return None
-    except (ValueError, OSError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: cannot be read ({error}); {_WAY_OUT}") from error
     try:
         if record.pop("schema_version") != SCHEMA:
             raise DataError(f"{path}: its schema is not {SCHEMA}; {_WAY_OUT}")
         progress = Progress(**record.pop("progress"))
-        counts = Tally.from_dict(record.pop("counts"))
+        counts = RunTally.from_dict(record.pop("counts"))
         return RunRecord(**record, progress=progress, counts=counts)
     except DataError:
         raise

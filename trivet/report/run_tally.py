@@ -18,7 +18,7 @@ SCORES = ("faithfulness", "supported_share", "relevance", "utilization", "comple
 
 
 @dataclass
-class Tally:
+class RunTally:
     """Counts and sums over the rows of a run."""
 
     evaluated: int = 0  # rows with a verdict
