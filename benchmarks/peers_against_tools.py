@@ -208,9 +208,10 @@ def compare_longtracer(folder: str) -> None:
     peer = LongTracer("longtracer", load_embedder(folder), FixedNli())
     for response in [*RESPONSES, "The mill is old.\n\nThe  ferry of Dr. Hill is red, I know that."]:
         theirs = verifier.verify_parallel(response, list(PASSAGES))
-        found: PeerScore = peer.score(RagExample("", PASSAGES, response))
+        example = RagExample("", PASSAGES, response)
+        found: PeerScore = peer.score(example)
         verdicts = [(c["supported"], c["is_hallucination"]) for c in theirs.claims]
-        mine = [(c["supported"], c["hallucination"]) for c in found.raw]
+        mine = [(c.supported, c.hallucination) for c in peer.verify(example)]
         equal = sum(a == b for a, b in zip(verdicts, mine, strict=True))
         print(
             f"{response[:40]!r:44} longtracer {theirs.trust_score:.6f} {theirs.verdict} ours "

@@ -15,7 +15,7 @@ from trivet.batch.output import Output, OutputLockedError, RunChangedError
 from trivet.batch.settings import Shard
 from trivet.errors import ConfigError, DataError
 from trivet.llm.chat import LlmError
-from trivet.peers.peer import Peer, PeerScore, SentenceScore
+from trivet.peers.peer import Peer, PeerScore
 from trivet.peers.predictions import digest_rows, read_predictions
 from trivet.peers.run import Run, run_peer
 from trivet.records import Span
@@ -26,9 +26,8 @@ SCORES: list[PeerScore | Exception] = [
         0.5,
         number / 10,
         spans=(Span(0, number),),
-        sentences=(SentenceScore("lone \ud800", 0.5),),
         calls=2,
-        raw={"text": "é"},
+        raw={"text": "é \ud800"},
     )
     for number in range(7)
 ]

@@ -8,11 +8,10 @@ from typing import Any, cast, get_args
 
 from trivet.bundle.manifest import MANIFEST_NAME
 from trivet.data.sentence_features import share_nowhere, words_of
-from trivet.data.sentences import split_sentences
 from trivet.errors import ConfigError, ExampleError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.labelled.ragbench_labels import JUDGES
-from trivet.peers.peer import Peer, PeerScore, PeerSetup, SentenceScore
+from trivet.peers.peer import Peer, PeerScore, PeerSetup
 from trivet.peers.predictions import digest_rows
 from trivet.records import Evaluation, LabelledExample, RagExample, Span
 from trivet.settings import BackendName
@@ -105,21 +104,21 @@ class EvaluatorPeer(Peer):
 
     def score(self, example: RagExample) -> PeerScore:
         """Evaluate one example."""
+        verdict = self.verdict(example)
+        return PeerScore(
+            verdict.faithfulness,
+            hallucinated=not verdict.adherent,
+            spans=tuple(Span(one.start, one.end) for one in verdict.unsupported),
+        )
+
+    def verdict(self, example: RagExample) -> Evaluation:
+        """Return the verdict; ``ExampleError`` without a faithfulness."""
         (verdict,) = self._evaluator.evaluate_many([example])
         if not isinstance(verdict, Evaluation):
             raise ExampleError(verdict.message, verdict.code)
         if verdict.faithfulness is None:
             raise ExampleError("the verdict has no faithfulness", "no_faithfulness")
-        return PeerScore(
-            verdict.faithfulness,
-            hallucinated=not verdict.adherent,
-            spans=tuple(Span(one.start, one.end) for one in verdict.unsupported),
-            sentences=tuple(
-                SentenceScore(one.text, one.support)
-                for one in verdict.sentences
-                if one.support is not None
-            ),
-        )
+        return verdict
 
 
 class WordOverlap(Peer):
@@ -128,13 +127,8 @@ class WordOverlap(Peer):
     about = "share of content words that the contexts have"
 
     def score(self, example: RagExample) -> PeerScore:
-        """Count the words of the response and of its sentences."""
-        known = words_of(example.contexts)
-        text = example.response
-        spans = example.response_sentences or split_sentences(text)
-        parts = [text[span.start : span.end] for span in spans]
-        scores = tuple(SentenceScore(part, 1 - share_nowhere(part, known)) for part in parts)
-        return PeerScore(1 - share_nowhere(text, known), sentences=scores)
+        """Count the words of the response."""
+        return PeerScore(1 - share_nowhere(example.response, words_of(example.contexts)))
 
 
 def make_peer(kind: str, argument: str, setup: PeerSetup) -> Peer:

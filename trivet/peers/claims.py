@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from trivet.data.sentences import split_sentences
 from trivet.errors import ConfigError, ExampleError
-from trivet.peers.peer import PeerScore, SentenceScore
+from trivet.peers.peer import PeerScore
 from trivet.records import RagExample, Span
 
 if TYPE_CHECKING:  # it imports torch, which peers that ask an LLM do without
@@ -103,5 +103,4 @@ def score_sentences(
         _SUPPORTED,
         float(best.min()),
         spans=tuple(span for span, prob in zip(spans, best, strict=True) if prob < _SUPPORTED),
-        sentences=tuple(map(SentenceScore, texts, best.tolist())),
     )

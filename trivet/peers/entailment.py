@@ -99,8 +99,8 @@ class SupportHead:
         support = []
         for premise, claim in pairs:
             whole = (Span(0, len(claim)),)
-            score = self._peer.score(RagExample("", (premise,), claim, response_sentences=whole))
-            support += [one.faithfulness for one in score.sentences or ()]
+            example = RagExample("", (premise,), claim, response_sentences=whole)
+            support += [one.support for one in self._peer.verdict(example).sentences]
         entails = np.array(support)
         return Relations(entails, 1 - entails)
 

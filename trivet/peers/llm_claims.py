@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from trivet.errors import ExampleError
 from trivet.peers.claims import response_spans
 from trivet.peers.llm_peer import Conversation, find, llm_peer, unparsable
-from trivet.peers.peer import Peer, PeerScore, PeerSetup, SentenceScore
+from trivet.peers.peer import Peer, PeerScore, PeerSetup
 
 SAMPLES = 5
 """Answers that SelfCheckGPT compares with; its paper samples 20."""
@@ -29,10 +29,7 @@ def ragas(talk: Conversation) -> PeerScore:
     if not statements:
         raise ExampleError("the answer has no statements", "no_statements")
     verdicts = talk.ask_json("ragas_verdicts", "statements", statements=statements)
-    return _mean(
-        [str(_field(each, "statement")) for each in _list(verdicts)],
-        [1.0 if _integer(each) else 0.0 for each in verdicts],
-    )
+    return _mean([1.0 if _integer(each) else 0.0 for each in _list(verdicts)])
 
 
 def deepeval(talk: Conversation) -> PeerScore:
@@ -49,11 +46,7 @@ def deepeval(talk: Conversation) -> PeerScore:
     if len(verdicts) != len(claims):
         raise unparsable(f"{len(verdicts)} verdicts on {len(claims)} claims")
     passed = [_choice(each, {"yes": 1, "borderline": 1, "no": 0}) for each in verdicts]
-    return PeerScore.at(
-        0.5,
-        sum(passed) / len(passed),
-        sentences=tuple(map(SentenceScore, claims, map(float, passed))),
-    )
+    return PeerScore.at(0.5, sum(passed) / len(passed))
 
 
 def trulens(talk: Conversation) -> PeerScore:
@@ -73,7 +66,7 @@ def trulens(talk: Conversation) -> PeerScore:
     scores = [talk.ask_json("trulens_statement", "score", statement=each) for each in statements]
     if not all(type(score) is int and 0 <= score <= _MOST for score in scores):
         raise unparsable(f"scores {scores}")
-    return _mean(statements, [score / _MOST for score in scores])
+    return _mean([score / _MOST for score in scores])
 
 
 def selfcheck(talk: Conversation) -> PeerScore:
@@ -92,13 +85,13 @@ def selfcheck(talk: Conversation) -> PeerScore:
         ]
         supported = [find(r"\A\W*(yes|no)", text)[1].lower() == "yes" for text in said]
         scores.append(sum(supported) / SAMPLES)
-    return _mean(sentences, scores)
+    return _mean(scores)
 
 
-def _mean(texts: Sequence[str], scores: Sequence[float]) -> PeerScore:
+def _mean(scores: Sequence[float]) -> PeerScore:
     if not scores:
         raise unparsable("no verdicts")
-    return PeerScore(sum(scores) / len(scores), sentences=tuple(map(SentenceScore, texts, scores)))
+    return PeerScore(sum(scores) / len(scores))
 
 
 def _list(value: Any) -> list[Any]:
@@ -120,7 +113,8 @@ def _field(record: Any, name: str) -> Any:
 
 
 def _integer(record: Any) -> int:
-    """Return a record's verdict as RAGAS reads it: 1, 1.0 or "1"."""
+    """Return a record's verdict as RAGAS reads it: 1, 1.0 or "1", on a statement."""
+    _field(record, "statement")
     try:
         return _INTEGER.validate_python(_field(record, "verdict"))
     except ValidationError as error:

@@ -21,14 +21,6 @@ _ROUNDING = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
-class SentenceScore:
-    """A sentence or claim of the response, as the peer cut it, and its faithfulness in [0, 1]."""
-
-    text: str
-    faithfulness: float
-
-
-@dataclass(frozen=True, slots=True)
 class PeerScore:
     """The judgement of a peer on one example, or the reason why there is none.
 
@@ -37,7 +29,6 @@ class PeerScore:
         hallucinated: Whether the response is flagged at the peer's own default threshold; ``None``
             if failed, or if the peer has no threshold of its own.
         spans: Unsupported characters of the response; ``None`` if the peer marks none.
-        sentences: Scores of sentences or claims; ``None`` if the peer has none.
         failed: Reason for no score, a short stable name such as ``unparsable``; a failure is
             counted, never replaced by a score.
         calls: Requests to an LLM.
@@ -45,7 +36,7 @@ class PeerScore:
         completion_tokens: Tokens that it wrote.
         seconds: Time of the score; ``None`` lets the run measure it. Of a cached answer, the time
             that it took when it was asked.
-        raw: Output as the peer gave it, as JSON values.
+        raw: Answers of an LLM, or the message of a failure, as JSON values.
 
     Raises:
         ValueError: The score is not in [0, 1], or there are both or neither of score and reason.
@@ -54,7 +45,6 @@ class PeerScore:
     faithfulness: float | None
     hallucinated: bool | None = None
     spans: tuple[Span, ...] | None = None
-    sentences: tuple[SentenceScore, ...] | None = None
     failed: str | None = None
     calls: int = 0
     prompt_tokens: int = 0

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal, cast
 
 import numpy as np
@@ -27,7 +27,7 @@ from trivet.peers.local_model import (
     load_embedder,
     sigmoid_score,
 )
-from trivet.peers.peer import Peer, PeerScore, PeerSetup, SentenceScore
+from trivet.peers.peer import Peer, PeerScore, PeerSetup
 from trivet.records import RagExample, Span
 
 Column = Literal["longtracer", "longtracer-labels", "longtracer-documented"]
@@ -114,26 +114,20 @@ class LongTracer(Peer):
 
     def score(self, example: RagExample) -> PeerScore:
         """Score one example: mean similarity, or in the documented column the supported share."""
-        claims = self._verify(claims_of(example.response), example.contexts)
+        claims = self.verify(example)
         good = [claim.supported for claim in claims]
         values = good if self._documented else [claim.similarity for claim in claims]
         failed = [c for c in claims if not c.supported or c.hallucination]
         return PeerScore(
-            _cut(float(np.mean(values))) if claims else 1.0,
+            min(1.0, max(0.0, float(np.mean(values)))) if claims else 1.0,
             hallucinated=bool(failed),
             spans=_find(example.response, [claim.text for claim in failed]),
-            sentences=tuple(
-                SentenceScore(claim.text, _cut(float(value)))
-                for claim, value in zip(claims, values, strict=True)
-            ),
-            raw=[
-                {**asdict(c), "supported": c.supported, "hallucination": c.hallucination}
-                for c in claims
-            ],
         )
 
-    def _verify(self, texts: Sequence[str], contexts: Sequence[str]) -> list[Claim]:
-        sources = [piece for context in contexts for piece in split(context, _EMPTY)]
+    def verify(self, example: RagExample) -> list[Claim]:
+        """Hold each claim of the response against the contexts."""
+        texts = claims_of(example.response)
+        sources = [piece for context in example.contexts for piece in split(context, _EMPTY)]
         if not texts or not sources:
             return [Claim(text, 0.0, 0.0, 0.0, nli=False) for text in texts]
         vectors = self._embedder.read([*texts, *sources])
@@ -158,10 +152,6 @@ class LongTracer(Peer):
             )
             for i, text in enumerate(texts)
         ]
-
-
-def _cut(value: float) -> float:
-    return min(1.0, max(0.0, value))
 
 
 def _find(response: str, claims: Sequence[str]) -> tuple[Span, ...]:
@@ -214,13 +204,7 @@ class Provenance(Peer):
         chosen = np.sort(np.argsort(-relevance, kind="stable")[:TOP]).tolist()
         claim = f"The answer to question {example.question} is {example.response}."
         support = self._support([(sentences[at], claim) for at in chosen])
-        sources = [
-            {"sentence": at, "relevance": value, "support": supports}
-            for at, value, supports in zip(
-                chosen, relevance[chosen].tolist(), support.tolist(), strict=True
-            )
-        ]
-        return PeerScore.at(0.5, float(support.max()), raw=sources)
+        return PeerScore.at(0.5, float(support.max()))
 
 
 def cosine_relevance(encoder: str) -> tuple[Relevance, str]:
