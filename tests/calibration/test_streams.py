@@ -10,7 +10,6 @@ from trivet.bundle.schema import Thresholds
 from trivet.calibration.report import lines
 from trivet.calibration.streams import (
     FALSE_HALTS,
-    DataHalts,
     Streamed,
     choose_halt,
     choosing,
@@ -18,6 +17,7 @@ from trivet.calibration.streams import (
 )
 from trivet.calibration.thresholds import choose_or_keep
 from trivet.evaluation.evaluator import Evaluator
+from trivet.measures.false_alarms import Alarms
 from trivet.measures.rule import Rule
 from trivet.records import LabelledExample, Labels, RagExample, Span
 
@@ -37,8 +37,8 @@ def test_at_most_one_in_twenty_faithful_answers_halts(drawn: list[float], togeth
     assert (found.threshold is None) is (documents < 19)
     if found.threshold is not None:
         (data,) = found.data
-        assert data.false_halts == sum(value < found.threshold for value in drawn)
-        assert data.false_halts <= FALSE_HALTS * len(drawn)
+        assert data.false_alarms == sum(value < found.threshold for value in drawn)
+        assert data.false_alarms <= FALSE_HALTS * len(drawn)
         assert (data.faithful, data.hallucinated) == (len(drawn), 1)
 
 
@@ -47,8 +47,8 @@ def test_it_is_the_highest_threshold_that_keeps_the_rate() -> None:
     found = choose_halt([*answers, answer(0.03, False), answer(0.5, False)])
     # (4 + 1) / 101 is below 5 % for a new document, (5 + 1) / 101 is not.
     assert found.threshold == 0.04
-    assert found.data == (DataHalts("s", 100, 4, 2, 1),)
-    assert "4 false halts of 100 faithful answers, 1 of 2 hallucinated ones" in found.lines()[1]
+    assert found.data == (Alarms("s", 100, 4, 2, 1),)
+    assert "4 false alarms of 100 faithful responses, 1 of 2 hallucinated ones" in found.lines()[1]
 
 
 def test_every_data_set_with_enough_documents_keeps_it() -> None:

@@ -21,7 +21,15 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.postprocessing import to_evaluation
 from trivet.evaluation.preprocessing import PreprocessedExample, Preprocessor, Refusal
 from trivet.evaluation.streams import prefetch
-from trivet.measures.false_alarms import conformal_threshold, needed_documents
+from trivet.measures.false_alarms import (
+    Alarms,
+    Faithful,
+    conformal_threshold,
+    count_alarms,
+    data_sets,
+    faithful_responses,
+    needed_documents,
+)
 from trivet.records import Evaluation, LabelledExample, RagExample
 
 T = TypeVar("T")
@@ -101,29 +109,11 @@ class Streamed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DataHalts:
-    """The answers of a data set that halt at a threshold."""
-
-    data: str
-    faithful: int
-    false_halts: int
-    hallucinated: int
-    found: int
-
-    def words(self) -> str:
-        """Return the counts in one line."""
-        return (
-            f"{self.data}: {self.false_halts} false halts of {self.faithful} faithful answers, "
-            f"{self.found} of {self.hallucinated} hallucinated ones found"
-        )
-
-
-@dataclass(frozen=True)
 class ChosenHalt:
     """The threshold of single sentences, and what halts at it."""
 
     threshold: float | None  # None if no data set has enough documents
-    data: tuple[DataHalts, ...] = ()
+    data: tuple[Alarms, ...] = ()
 
     def lines(self) -> list[str]:
         """Return the outcome, and a line for each data set."""
@@ -143,38 +133,18 @@ def choose_halt(answers: Sequence[Streamed]) -> ChosenHalt:
     The rate is kept among a data set's answers, and for the answers of a new document.
     """
     known = [one for one in answers if one.example.labels.adherent is not None]
-    found = [each for each in map(_highest, _by_data(known).values()) if each is not None]
+    rows, support = [one.example for one in known], np.array([one.weakest for one in known])
+    found = [each for each in map(_highest, faithful_responses(rows, support)) if each is not None]
     if not found:
         return ChosenHalt(None)
     threshold = min(found)
-    return ChosenHalt(threshold, tuple(_halts(known, threshold)))
+    return ChosenHalt(threshold, count_alarms(data_sets(rows), rows, support, threshold))
 
 
-def _by_data(answers: Sequence[Streamed]) -> dict[str, list[Streamed]]:
-    groups: dict[str, list[Streamed]] = {}
-    for one in answers:
-        groups.setdefault(one.example.source.split("/")[0], []).append(one)
-    return dict(sorted(groups.items()))
-
-
-def _highest(answers: Sequence[Streamed]) -> float | None:
+def _highest(data: Faithful) -> float | None:
     """Return the highest threshold that keeps the rate in one data set; ``None``: too few."""
-    faithful = [one for one in answers if one.example.labels.adherent]
-    support = np.array([one.weakest for one in faithful])
-    documents = [f"{one.example.source}\n{one.example.group}" for one in faithful]
-    units = (documents, [str(number) for number in range(len(faithful))])
-    found = [conformal_threshold(support, unit, FALSE_HALTS) for unit in units]
-    return min((one for one in found if one is not None), default=None) if found[0] else found[0]
-
-
-def _halts(answers: Sequence[Streamed], threshold: float) -> Iterator[DataHalts]:
-    for name, group in _by_data(answers).items():
-        right = np.array([one.example.labels.adherent for one in group], dtype=np.bool_)
-        halted = np.array([one.weakest for one in group]) < threshold
-        yield DataHalts(
-            name,
-            int(right.sum()),
-            int((right & halted).sum()),
-            int((~right).sum()),
-            int((~right & halted).sum()),
-        )
+    answers = [str(number) for number in range(len(data.support))]
+    of_documents, of_answers = (
+        conformal_threshold(data.support, units, FALSE_HALTS) for units in (data.documents, answers)
+    )
+    return None if of_documents is None or of_answers is None else min(of_documents, of_answers)

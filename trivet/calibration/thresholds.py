@@ -18,8 +18,11 @@ from trivet.calibration.streams import ChosenHalt, Streamed, choose_halt
 from trivet.errors import DataError
 from trivet.measures.false_alarms import (
     AlarmBound,
+    Alarms,
     TooFewDocuments,
     alarm_bounds,
+    count_alarms,
+    faithful_responses,
     needed_documents,
     too_small,
 )
@@ -31,7 +34,6 @@ from trivet.measures.thresholds import (
     DevScores,
     choose_sentence_threshold,
     choose_span_threshold,
-    faithful_responses,
     marked_words,
     threshold_columns,
 )
@@ -74,25 +76,6 @@ class UseThreshold:
 
 
 @dataclass(frozen=True)
-class SourceAlarms:
-    """The responses of a source that a sentence threshold flags."""
-
-    source: str
-    faithful: int
-    false_alarms: int
-    hallucinated: int
-    found: int
-
-    def words(self) -> str:
-        """Return the counts in one line."""
-        f1 = 2 * self.found / max(1, self.found + self.false_alarms + self.hallucinated)
-        return (
-            f"{self.source}: {self.false_alarms} false alarms of {self.faithful} faithful "
-            f"responses, {self.found} of {self.hallucinated} hallucinated ones found, F1 {f1:.3f}"
-        )
-
-
-@dataclass(frozen=True)
 class ChosenThresholds:
     """Thresholds with their quality on the rows that chose them."""
 
@@ -100,7 +83,7 @@ class ChosenThresholds:
     uses: tuple[UseThreshold, ...] = ()
     bounds: tuple[AlarmBound, ...] = ()  # of the data sets that chose, for a rate of false alarms
     too_few: tuple[TooFewDocuments, ...] = ()  # data sets in which this rate is not kept
-    sources: tuple[SourceAlarms, ...] = ()  # of all rows
+    sources: tuple[Alarms, ...] = ()  # of all rows
     rule: Rule | None = None  # that chose
     halt: ChosenHalt | None = None  # threshold of single sentences; None if no stream was read
 
@@ -223,37 +206,24 @@ def choose_or_keep(
     if chosen_halt is None and np.array_equal(was["sentence"].support, now["sentence"].support):
         chosen_halt = old.halt
     thresholds = replace(old, **found, halt=chosen_halt)
-    faithful = faithful_responses(threshold_columns(choosing)["sentence"], choosing)
+    responses = threshold_columns(choosing)["sentence"]
+    faithful = faithful_responses(responses.rows(choosing), responses.support)
     rate = rule.false_alarms
     bounds: list[AlarmBound] = []
     # A threshold that is kept, or chosen by F1 or precision, has no bound.
     if rate is not None and uses[0].threshold is not None:
         bounds = alarm_bounds(faithful, thresholds.sentence, rate)
+    responses = threshold_columns(after)["sentence"]
+    rows = responses.rows(after)
+    names = [row.source for row in rows]
     return ChosenThresholds(
         thresholds,
         tuple(uses),
         tuple(bounds),
         tuple(too_small(faithful, rate)),
-        _by_source(after, thresholds.sentence),
+        count_alarms(names, rows, responses.support, thresholds.sentence),
         rule,
         halt,
-    )
-
-
-def _by_source(scores: Sequence[DevScores], threshold: float) -> tuple[SourceAlarms, ...]:
-    column = threshold_columns(scores)["sentence"]
-    source = np.array([scores[place].example.source for place in column.example])
-    flagged, wrong = column.support < threshold, column.unsupported > 0
-    return tuple(
-        SourceAlarms(
-            str(name),
-            int((here & ~wrong).sum()),
-            int((here & ~wrong & flagged).sum()),
-            int((here & wrong).sum()),
-            int((here & wrong & flagged).sum()),
-        )
-        for name in np.unique(source)
-        for here in [source == name]
     )
 
 

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from trivet.measures.curves import FloatArray, tie_ends
+from trivet.records import LabelledExample
 
 
 class Faithful(NamedTuple):
@@ -21,6 +23,25 @@ class Faithful(NamedTuple):
     name: str  # data set
     support: FloatArray  # in [0, 1] [n]
     documents: Sequence[str]  # source document of each
+
+
+@dataclass(frozen=True)
+class Alarms:
+    """The labelled responses of a source or data set that are flagged at a threshold."""
+
+    source: str
+    faithful: int
+    false_alarms: int
+    hallucinated: int
+    found: int
+
+    def words(self) -> str:
+        """Return the counts in one line."""
+        f1 = 2 * self.found / max(1, self.found + self.false_alarms + self.hallucinated)
+        return (
+            f"{self.source}: {self.false_alarms} false alarms of {self.faithful} faithful "
+            f"responses, {self.found} of {self.hallucinated} hallucinated ones found, F1 {f1:.3f}"
+        )
 
 
 @dataclass(frozen=True)
@@ -55,6 +76,39 @@ class TooFewDocuments:
             f"{self.data}: the rate of false alarms is not kept here, documents with a faithful "
             f"response: {self.documents}, needed: {self.needed}"
         )
+
+
+def data_sets(rows: Sequence[LabelledExample]) -> list[str]:
+    """Return the data set of each row, of which a source may be a part."""
+    return [row.source.split("/")[0] for row in rows]
+
+
+def faithful_responses(rows: Sequence[LabelledExample], support: FloatArray) -> list[Faithful]:
+    """Return the faithful responses of each data set, given n labelled rows and their support."""
+    data, faithful = np.array(data_sets(rows)), _faithful(rows)
+    documents = np.array([f"{row.source}\n{row.group}" for row in rows])
+    names = np.unique(data)
+    places = [(data == name) & faithful for name in names]
+    return [
+        Faithful(str(name), support[here], documents[here])
+        for name, here in zip(names, places, strict=True)
+    ]
+
+
+def count_alarms(
+    names: Sequence[str], rows: Sequence[LabelledExample], support: FloatArray, threshold: float
+) -> tuple[Alarms, ...]:
+    """Count the alarms under each name, given n labelled rows with their names and support."""
+    named, faithful, flagged = np.array(names), _faithful(rows), support < threshold
+    groups = faithful, faithful & flagged, ~faithful, ~faithful & flagged
+    return tuple(
+        Alarms(str(name), *(int((group & (named == name)).sum()) for group in groups))
+        for name in np.unique(named)
+    )
+
+
+def _faithful(rows: Sequence[LabelledExample]) -> npt.NDArray[np.bool_]:
+    return np.array([row.labels.adherent for row in rows], dtype=np.bool_)
 
 
 def needed_documents(rate: float) -> int:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from trivet.data.tokenization import TokenizedExample
 from trivet.measures.curves import FloatArray, tie_ends
-from trivet.measures.false_alarms import Faithful, conformal_threshold, too_small
+from trivet.measures.false_alarms import conformal_threshold, faithful_responses, too_small
 from trivet.measures.predictions import marked_characters
 from trivet.measures.rule import Rule
 from trivet.records import LabelledExample, Span
@@ -50,6 +50,10 @@ class Column:
     examples: int  # number of examples with known labels
     sentence: npt.NDArray[np.int64]  # index of a word's sentence, over all examples
     deciding_support: FloatArray  # that of the sentence, as of ``DevScores``
+
+    def rows(self, scores: Sequence[DevScores]) -> list[LabelledExample]:
+        """Return the example of each item."""
+        return [scores[place].example for place in self.example]
 
 
 @dataclass(frozen=True)
@@ -170,19 +174,6 @@ def _flagged_below(
     return _Flagged(ranked[ends], hits, flagged, float(gold))
 
 
-def faithful_responses(column: Column, scores: Sequence[DevScores]) -> list[Faithful]:
-    """Return the faithful responses of each data set with labelled ones."""
-    rows = [scores[place].example for place in column.example]
-    data = np.array([row.source.split("/")[0] for row in rows])
-    documents = np.array([f"{row.source}\n{row.group}" for row in rows])
-    names = np.unique(data)
-    places = [(data == name) & (column.unsupported == 0) for name in names]
-    return [
-        Faithful(str(name), column.support[here], documents[here])
-        for name, here in zip(names, places, strict=True)
-    ]
-
-
 def choose_sentence_threshold(
     column: Column, scores: Sequence[DevScores], rule: Rule
 ) -> float | None:
@@ -193,7 +184,7 @@ def choose_sentence_threshold(
     if rule.false_alarms is not None:
         found = [
             conformal_threshold(one.support, one.documents, rule.false_alarms)
-            for one in faithful_responses(column, scores)
+            for one in faithful_responses(column.rows(scores), column.support)
         ]
         return min((one for one in found if one is not None), default=None)
     weight = column.size
@@ -245,7 +236,8 @@ def choose_thresholds(scores: Sequence[DevScores], rule: Rule = _RULE) -> tuple[
     wrong, sentence = responses.unsupported > 0, None
     if wrong.any() and not wrong.all():
         sentence = choose_sentence_threshold(responses, scores, rule)
-        for small in too_small(faithful_responses(responses, scores), rule.false_alarms):
+        faithful = faithful_responses(responses.rows(scores), responses.support)
+        for small in too_small(faithful, rule.false_alarms):
             logger.warning("%s", small.words())
         if sentence is None:
             logger.warning("too few dev documents for the rate of false alarms; best F1 instead")
