@@ -41,6 +41,7 @@ VERDICT = Evaluation(
     replaced_characters=4,
     citations=Citations((CitationMark(3, 6, 0, True), CitationMark(3, 6, -1, False)), 0.5, None),
 )
+SPAN = {"start": 0, "end": 1, "text": "a", "probability": 0.5}
 
 
 def record() -> dict[str, Any]:
@@ -73,12 +74,19 @@ def test_fields_that_were_left_out_are_empty() -> None:
         ({"windows": -1}, "windows is -1, which is no whole number from 0"),
         ({"sentences": "none"}, "sentences must be a list"),
         ({"contexts": ["text"]}, r"contexts\[0\] must be an object"),
-        ({"unsupported": [{"start": 0, "end": 3, "text": "ab"}]}, r"must hold a text of 3"),
-        ({"unsupported": [{"start": 3, "end": 1, "text": ""}]}, r"unsupported\[0\]: a span from 3"),
-        ({"sentences": [{"start": 10**9, "end": 10**9 + 1, "text": "a"}]}, "no text is that long"),
+        ({"unsupported": [SPAN | {"end": 3}]}, "must hold a text of 3"),
+        ({"unsupported": [SPAN | {"start": 3}]}, r"unsupported\[0\]: a span from 3"),
+        ({"unsupported": [SPAN | {"start": 10**9, "end": 10**9 + 1}]}, "no text is that long"),
+        ({"unsupported": [SPAN | {"text": 7}]}, "text is 7, which is no text"),
+        ({"unsupported": [SPAN | {"reason": "whim"}]}, "reason is 'whim', which is none of value"),
+        ({"unsupported": [SPAN | {"probability": None}]}, "probability is missing"),
+        (
+            {"unsupported": [SPAN | {"found_at": {"start": 3, "end": 1}}]},
+            r"unsupported\[0\]: found_at: span \[3, 1\) of context 0",
+        ),
         ({"sentences": [{"start": 0, "end": 1, "text": "a"}]}, "support is missing"),
         ({"citations": 1}, "citations must be an object"),
-        ({"citations": {"precision": 1, "marks": [{}]}}, r"marks\[0\]: context is None"),
+        ({"citations": {"precision": 1, "marks": [{}]}}, r"marks\[0\]: context is missing"),
         ({"contexts": [{"sentences": [{}]}]}, r"contexts\[0\]: sentences\[0\]"),
     ],
 )

@@ -1,34 +1,24 @@
 """Reading of verdicts from plain dictionaries, as they come from files and networks.
 
-Every field is checked: a number that is no probability, or a span that does not fit its text, is an
-error that names the field.
+Every field is checked by its type in the record: a ``float`` is a probability, an ``int`` a count.
+What is not, or a span that does not fit its text, is an error that names the field.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar, get_args
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields
+from functools import cache, partial
+from types import NoneType
+from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from trivet.errors import DataError
 from trivet.interface import SentenceEvent
-from trivet.records import (
-    CitationMark,
-    Citations,
-    ContextSentence,
-    ContextSpan,
-    ContextVerdict,
-    Evaluation,
-    EvidenceSpan,
-    SentenceVerdict,
-    SpanCategory,
-    SpanReason,
-    SpanSubcategory,
-    UnsupportedSpan,
-)
+from trivet.records import CitationMark, Evaluation, SentenceVerdict
 
 SCORES = ("faithfulness", "relevance", "utilization", "completeness")
-Part = TypeVar("Part")
+Record = TypeVar("Record", bound=Hashable)
+_Reader = Callable[[Any, str], Any]  # of a value that is not null; a refusal names its field
 _SHOWN_SPANS = 5
 _LONGEST = 10_000_000  # characters; longer texts of a verdict are refused
 
@@ -39,7 +29,8 @@ def read_scores(verdict: Mapping[str, Any]) -> dict[str, float | None]:
     Raises:
         DataError: One is neither a probability nor null.
     """
-    return {name: _probability_or_none(verdict, name) for name in SCORES}
+    given = ((name, verdict.get(name)) for name in SCORES)
+    return {name: None if value is None else _probability(value, name) for name, value in given}
 
 
 def read_evaluation(verdict: Mapping[str, Any]) -> Evaluation:
@@ -48,25 +39,7 @@ def read_evaluation(verdict: Mapping[str, Any]) -> Evaluation:
     Raises:
         DataError: A field is not what `Evaluation` says; the message names it.
     """
-    return Evaluation(
-        id=_text_or_none(verdict, "id"),
-        supported_share=_probability_or_none(verdict, "supported_share"),
-        adherent=_truth_or_none(verdict, "adherent"),
-        unsupported=_parts(verdict, "unsupported", _unsupported),
-        sentences=_parts(verdict, "sentences", _sentence),
-        contexts=_parts(verdict, "contexts", _context),
-        windows=_count(verdict, "windows"),
-        window_size=_count(verdict, "window_size"),
-        cut_question_tokens=_count(verdict, "cut_question_tokens"),
-        response_chunks=_count(verdict, "response_chunks"),
-        replaced_characters=_count(verdict, "replaced_characters"),
-        threshold=_probability_or_none(verdict, "threshold"),
-        language=_text_or_none(verdict, "language"),
-        revision=_text_or_none(verdict, "revision"),
-        citations=_citations(verdict.get("citations")),
-        abstains=_truth_or_none(verdict, "abstains") is True,
-        **read_scores(verdict),
-    )
+    return _record(Evaluation, verdict)
 
 
 def quote_unsupported(verdict: Evaluation) -> str:
@@ -82,168 +55,106 @@ def read_event(record: Mapping[str, Any]) -> SentenceEvent:
     Raises:
         DataError: A field is not what `SentenceEvent` says; the message names it.
     """
-    start, end, text = _place(record)
-    return SentenceEvent(
-        start=start,
-        end=end,
-        text=text,
-        support=_probability_or_none(record, "support"),
-        supported=_truth_or_none(record, "supported"),
-        unsupported=_parts(record, "unsupported", _unsupported),
-        source=_context_span(record, "source"),
-        source_text=_text_or_none(record, "source_text"),
-        abstains=_truth_or_none(record, "abstains") or False,
-        threshold=_probability_or_none(record, "threshold"),
-    )
+    return _record(SentenceEvent, record)
 
 
-def _unsupported(record: Mapping[str, Any]) -> UnsupportedSpan:
-    return UnsupportedSpan(
-        *_place(record),
-        _probability(record, "probability"),
-        reason=_one_of(record, "reason", get_args(SpanReason)) or "not_supported",
-        category=_one_of(record, "category", get_args(SpanCategory)),
-        subcategory=_one_of(record, "subcategory", get_args(SpanSubcategory)),
-        found_at=_context_span(record, "found_at"),
-        instead=_context_span(record, "instead"),
-    )
-
-
-def _sentence(record: Mapping[str, Any]) -> SentenceVerdict:
-    place = _place(record)
-    for name in ("support", "supported"):
-        if name not in record:  # null: a sentence without a claim
+def _record(kind: type[Record], record: Mapping[str, Any]) -> Record:
+    values: dict[str, Any] = {}
+    for name, read, empty in _fields(kind):
+        value = record.get(name)
+        if value is not None:
+            values[name] = read(value, name)
+        elif empty is MISSING:
             raise DataError(f"{name} is missing")
-    verdict = _probability_or_none(record, "support"), _truth_or_none(record, "supported")
-    named = record.get("evidence") is not None
-    evidence = _parts(record, "evidence", _source) if named else None
-    return SentenceVerdict(*place, *verdict, evidence, _truth_or_none(record, "abstains") is True)
+        else:
+            values[name] = empty
+    if kind is SentenceVerdict:  # null: a sentence without a claim
+        for name in ("support", "supported"):
+            if name not in record:
+                raise DataError(f"{name} is missing")
+    if "text" in values:
+        start, end, length = values["start"], values["end"], len(values["text"])
+        if end - start != length:
+            raise DataError(
+                f"a span from {start} to {end} must hold a text of {end - start} characters"
+            )
+        if end > _LONGEST:
+            raise DataError(f"a span ends at character {end}; no text is that long")
+    return kind(**values)
 
 
-def _context_span(record: Mapping[str, Any], name: str) -> ContextSpan | None:
-    place = record.get(name)
-    if place is None:
-        return None
-    if not isinstance(place, Mapping):
-        raise DataError(f"{name} must be an object")
-    return ContextSpan(*(_count(place, part) for part in ("context", "start", "end")))
+@cache
+def _fields(kind: Any) -> list[tuple[str, _Reader, Any]]:
+    """Return name, reader and empty value of each field; without the latter it must be there."""
+    hints, found = get_type_hints(kind), []
+    for field in fields(kind):
+        hint, optional = hints[field.name], NoneType in get_args(hints[field.name])
+        hint = get_args(hint)[0] if optional else hint
+        base, parts = get_origin(hint) or hint, get_args(hint)
+        empty = None if optional else {int: 0, bool: False, tuple: ()}.get(base, field.default)
+        read: _Reader = _SCALARS.get(base) or partial(_object, base)
+        if base is tuple:
+            read = partial(_list, parts[0])
+        elif base is Literal:
+            read = partial(_literal, parts)
+        elif base is str and optional:
+            read = _name
+        elif (kind, field.name) == (CitationMark, "context"):
+            read, empty = _whole, MISSING  # negative: of no context
+        found.append((field.name, read, empty))
+    return found
 
 
-def _one_of(record: Mapping[str, Any], name: str, known: Sequence[Any]) -> Any:
-    value = record.get(name)
-    if value is not None and value not in known:
-        raise DataError(f"{name} is {_short(value)}, none of {', '.join(known)}")
-    return value
-
-
-def _source(record: Mapping[str, Any]) -> EvidenceSpan:
-    context, start, end = (_count(record, name) for name in ("context", "start", "end"))
-    return EvidenceSpan(context, start, end, _probability(record, "score"))
-
-
-def _citations(record: object) -> Citations | None:
-    if record is None:
-        return None
-    if not isinstance(record, Mapping):
-        raise DataError("citations must be an object")
-    recall = _probability_or_none(record, "recall")
-    return Citations(_parts(record, "marks", _mark), _probability(record, "precision"), recall)
-
-
-def _mark(record: Mapping[str, Any]) -> CitationMark:
-    start, end = _count(record, "start"), _count(record, "end")
-    context = record.get("context")
-    if isinstance(context, bool) or not isinstance(context, int):
-        raise DataError(f"context is {_short(context)}, which is no whole number")
-    return CitationMark(start, end, context, _truth_or_none(record, "supported") is True)
-
-
-def _context(record: Mapping[str, Any]) -> ContextVerdict:
-    return ContextVerdict(
-        relevance=_probability_or_none(record, "relevance"),
-        utilization=_probability_or_none(record, "utilization"),
-        sentences=_parts(record, "sentences", _context_sentence),
-        id=_text_or_none(record, "id"),
-        title=_text_or_none(record, "title"),
-    )
-
-
-def _context_sentence(record: Mapping[str, Any]) -> ContextSentence:
-    scores = (_probability_or_none(record, name) for name in ("relevance", "utilization"))
-    return ContextSentence(*_place(record), *scores)
-
-
-def _place(record: Mapping[str, Any]) -> tuple[int, int, str]:
-    start, end, text = _count(record, "start"), _count(record, "end"), record.get("text")
-    if not isinstance(text, str) or end - start != len(text):
-        raise DataError(
-            f"a span from {start} to {end} must hold a text of {end - start} characters"
-        )
-    if end > _LONGEST:
-        raise DataError(f"a span ends at character {end}; no text is that long")
-    return start, end, text
-
-
-def _parts(
-    record: Mapping[str, Any], name: str, read: Callable[[Mapping[str, Any]], Part]
-) -> tuple[Part, ...]:
-    parts = record.get(name)
-    if parts is None:
-        return ()
-    if not isinstance(parts, Iterable) or isinstance(parts, str | bytes | Mapping):
+def _list(kind: type[Record], value: Any, name: str) -> tuple[Record, ...]:
+    if not isinstance(value, Iterable) or isinstance(value, str | bytes | Mapping):
         raise DataError(f"{name} must be a list")
-    found = []
-    for number, part in enumerate(parts):
-        if not isinstance(part, Mapping):
-            raise DataError(f"{name}[{number}] must be an object")
-        try:
-            found.append(read(part))
-        except DataError as error:
-            raise DataError(f"{name}[{number}]: {error}") from error
-    return tuple(found)
+    return tuple(_object(kind, part, f"{name}[{number}]") for number, part in enumerate(value))
 
 
-def _probability(record: Mapping[str, Any], name: str) -> float:
-    value = _probability_or_none(record, name)
-    if value is None:
-        raise DataError(f"{name} is missing")
-    return value
+def _object(kind: type[Record], value: Any, name: str) -> Record:
+    if not isinstance(value, Mapping):
+        raise DataError(f"{name} must be an object")
+    try:
+        return _record(kind, value)
+    except ValueError as error:
+        raise DataError(f"{name}: {error}") from error
 
 
-def _probability_or_none(record: Mapping[str, Any], name: str) -> float | None:
-    value = record.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise DataError(f"{name} is {_short(value)}, which is no number from 0 to 1")
-    return float(value)
+def _literal(known: Sequence[str], value: Any, name: str) -> Any:
+    return value if value in known else _refuse(value, name, f"none of {', '.join(known)}")
 
 
-def _count(record: Mapping[str, Any], name: str) -> int:
-    value = record.get(name)
-    if value is None:
-        return 0
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise DataError(f"{name} is {_short(value)}, which is no whole number from 0")
-    return value
+def _probability(value: Any, name: str) -> float:
+    fits = isinstance(value, float | int) and not isinstance(value, bool) and 0 <= value <= 1
+    return float(value) if fits else _refuse(value, name, "no number from 0 to 1")
 
 
-def _truth_or_none(record: Mapping[str, Any], name: str) -> bool | None:
-    value = record.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise DataError(f"{name} is {_short(value)}, which is neither true nor false")
-    return value
+def _whole(value: Any, name: str) -> Any:
+    fits = isinstance(value, int) and not isinstance(value, bool)
+    return value if fits else _refuse(value, name, "no whole number")
 
 
-def _text_or_none(record: Mapping[str, Any], name: str) -> str | None:
-    value = record.get(name)
-    return None if value is None else str(value)
+def _count(value: Any, name: str) -> Any:
+    return value if _whole(value, name) >= 0 else _refuse(value, name, "no whole number from 0")
 
 
-def _short(value: object) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return repr(value)[:60]
+def _truth(value: Any, name: str) -> bool:
+    return value if isinstance(value, bool) else _refuse(value, name, "neither true nor false")
+
+
+def _name(value: Any, _: str) -> str:
+    return str(value)
+
+
+def _text(value: Any, name: str) -> str:
+    return value if isinstance(value, str) else _refuse(value, name, "no text")
+
+
+def _refuse(value: Any, name: str, reason: str) -> NoReturn:
+    raise DataError(f"{name} is {repr(value)[:60]}, which is {reason}")
+
+
+_SCALARS: dict[Any, _Reader] = {float: _probability, int: _count, bool: _truth, str: _text}
 
 
 def lettucedetect_spans(
