@@ -11,8 +11,6 @@ from torch import Tensor, nn
 from trivet.heads.losses import (
     class_loss,
     gradient_cosines,
-    mark_loss,
-    pair_loss,
     sentence_cross_entropy,
     share_error,
 )
@@ -76,23 +74,6 @@ def test_classes_weigh_each_example_alike() -> None:
     shown = torch.tensor([[1, 1, 1, 1], [1, 0, 0, 0]])[..., None] > 0
     loss = class_loss(logits, teacher, shown, torch.tensor([1.0, 3.0]))
     torch.testing.assert_close(loss, 4 * torch.tensor(3.0).log())
-
-
-def test_marks_are_compared_by_sentence() -> None:
-    ours = torch.zeros(1, 3, requires_grad=True)
-    teacher = torch.tensor([[4.0, 0.0, -50.0]])
-    found = gradient(mark_loss(ours, teacher, torch.tensor([[0.5, 0.5, 0.0]]), torch.ones(1)), ours)
-    expected = 0.5 * (0.5 - teacher.sigmoid()) * torch.tensor([[1.0, 1.0, 0.0]])
-    torch.testing.assert_close(found, expected)
-
-
-def test_pairs_of_an_example_share_its_weight_over_all_of_its_windows() -> None:
-    ours = torch.zeros(3, 1, 2, requires_grad=True)
-    teacher, real = torch.full((3, 1, 2), -3.0), torch.tensor([[[1.0, 1]], [[1.0, 0]], [[0.0, 0]]])
-    loss = pair_loss(ours, teacher, real, torch.tensor([0, 0, 1]), torch.tensor([2.0, 5.0]))
-    torch.testing.assert_close(loss, 2 * torch.tensor(2.0).log())
-    found = gradient(loss, ours)
-    torch.testing.assert_close(found, 2 / 3 * (0.5 - teacher.sigmoid()) * real)
 
 
 @pytest.fixture

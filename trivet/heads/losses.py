@@ -26,7 +26,7 @@ def sentence_cross_entropy(
 ) -> Tensor:
     """Return the binary cross-entropy of context tokens. *Shapes:* [B, C] x 3, [B] -> [].
 
-    Marks are 1, 0, or -1 where unknown; by the context weights each sentence counts once.
+    Marks are in [0, 1], or -1 where unknown; by the context weights each sentence counts once.
     """
     loss = nn.functional.binary_cross_entropy_with_logits(
         logits, marks.clamp(min=0).float(), reduction="none"
@@ -64,31 +64,6 @@ def class_loss(logits: Tensor, teacher: Tensor, shown: Tensor, weight: Tensor) -
     """
     loss = -(teacher.softmax(-1) * logits.log_softmax(-1)).sum(-1)
     return sum_of_means(loss.flatten(1), shown.float().flatten(1), weight)
-
-
-def mark_loss(logits: Tensor, teacher: Tensor, context_weight: Tensor, weight: Tensor) -> Tensor:
-    """Return the binary cross-entropy of the teacher's marks. *Shapes:* [B, C] x 3, [B] -> []."""
-    loss = nn.functional.binary_cross_entropy_with_logits(
-        logits, teacher.sigmoid(), reduction="none"
-    )
-    return sum_of_means(loss, context_weight, weight)
-
-
-def pair_loss(
-    logits: Tensor, teacher: Tensor, real: Tensor, example: Tensor, weight: Tensor
-) -> Tensor:
-    """Return the binary cross-entropy with the teacher, which an example's real pairs share.
-
-    *Shapes:* [N, S, X] x 3, [N], [B] -> [].
-    """
-    loss = nn.functional.binary_cross_entropy_with_logits(
-        logits, teacher.sigmoid(), reduction="none"
-    )
-    sums, counts = (
-        weight.new_zeros(len(weight)).index_add(0, example, each.sum(dim=(1, 2)).to(weight))
-        for each in (loss * real, real)
-    )
-    return (sums / counts.clamp(min=1) * weight).sum()
 
 
 def gradient_cosines(

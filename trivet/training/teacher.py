@@ -12,7 +12,7 @@ from trivet.bundle.bundle import TOKENIZER_NAME, read_bundle
 from trivet.bundle.weights import load_rag_model
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import ConfigError, WindowError
-from trivet.heads.losses import class_loss, mark_loss, pair_loss
+from trivet.heads.losses import class_loss, evidence_cross_entropy, sentence_cross_entropy
 from trivet.labelled.datamodule import Batch
 from trivet.model.aggregate import gather_tokens
 from trivet.model.rag_model import RagModel, TokenLogits, gather_classes, pair_logits
@@ -135,11 +135,15 @@ def soft_target_losses(
         ours, theirs = (
             gather_tokens(each[head].reshape(-1), windows.context_at) for each in (logits, targets)
         )
-        losses[head] = mark_loss(ours, theirs, windows.context_weight, weight)
+        marks = theirs.sigmoid()
+        losses[head] = sentence_cross_entropy(ours, marks, windows.context_weight, weight)
     if "evidence" in targets:
         pools = batch.pairs[:2]
         ours, theirs = (pair_logits(each["evidence"], *pools) for each in (logits, targets))
         response, context = (pool.amax(dim=-1) > 0 for pool in pools)
         real = (response[:, :, None] & context[:, None, :]).to(weight)
-        losses["evidence"] = pair_loss(ours, theirs, real, batch.pairs.example, weight)
+        example = batch.pairs.example
+        counts = torch.zeros_like(weight).index_add(0, example, real.sum(dim=(1, 2)))
+        share = real / counts.clamp(min=1)[example, None, None]
+        losses["evidence"] = evidence_cross_entropy(ours, theirs.sigmoid(), share, example, weight)
     return losses
