@@ -20,7 +20,7 @@ from trivet.bundle.bundle import read_bundle
 from trivet.calibration.head_logits import read_heads
 from trivet.calibration.head_thresholds import choose_sources
 from trivet.configs.loading import dump_config
-from trivet.configs.schema import Head, Init, Precision, TrainConfig
+from trivet.configs.schema import TrainConfig
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import ConfigError, DataError
 from trivet.labelled.augmentation.augment import Augmentation
@@ -95,7 +95,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
             f"run.folder: {folder} holds the checkpoints of a run; resume it or give another folder"
         )
     newest = newest_whole(checkpoints) if resume else None
-    loggers = make_loggers(folder, [each.value for each in config.run.loggers], config.run.name)
+    loggers = make_loggers(folder, config.run.loggers, config.run.name)
     _check_sources(config)
     refuse_too_large(config)
     model, tokenizer = configured_model(config)
@@ -135,7 +135,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         if config.run.devices > 1
         else "auto",
         use_distributed_sampler=False,
-        precision="bf16-mixed" if config.run.precision is Precision.bf16 else "32-true",
+        precision="bf16-mixed" if config.run.precision == "bf16" else "32-true",
         **_length(config, model, items),
         num_sanity_val_steps=0,
         log_every_n_steps=config.run.log_steps,
@@ -164,7 +164,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     with torch.inference_mode(), trainer.precision_plugin.forward_context():
         thresholds = choose_on_dev(training, choosing, tokenizer.special.pad)
     with trainer.precision_plugin.forward_context():
-        begun = config.encoder.init is Init.bundle
+        begun = config.encoder.init == "bundle"
         old = read_bundle(config.encoder.name).info.evidence if begun else None
         most = config.optim.most_windows
         read = read_heads(model, dev, tokenizer.special.pad, most, ["evidence"])
@@ -246,7 +246,7 @@ def _length(config: TrainConfig, model: RagModel, items: Sequence[Item]) -> dict
     layers, shared = int(model.trunk.config.num_hidden_layers), config.encoder.shared_layers
     heads = len(trained_heads(model, config.loss))
     own, other = (
-        step_compute(kind.value, layers, shared, heads)
+        step_compute(kind, layers, shared, heads)
         for kind in (config.encoder.trunk, optim.compute_of)
     )
     checks = min(checks * optim.epochs, steps)
@@ -265,17 +265,17 @@ def configured_model(config: TrainConfig) -> tuple[RagModel, SegmentTokenizer]:
     encoder = config.encoder
     model, tokenizer = initial_model(
         encoder.name,
-        encoder.init.value,
-        config.faithfulness.value,
+        encoder.init,
+        config.faithfulness,
         encoder.head_dropout,
         encoder.attention_dropout,
-        encoder.trunk.value,
+        encoder.trunk,
         encoder.shared_layers,
-        config.granularity.value,
+        config.granularity,
         encoder.exact_match_embedding,
         encoder.split_digits,
         encoder.hidden_dropout,
-        [name for name in HEAD_NAMES if Head(name) in config.heads],
+        [name for name in HEAD_NAMES if name in config.heads],
         trained_bundle.keeps_verdicts(config),
         encoder.prefix_attention,
     )
@@ -306,14 +306,13 @@ def configured_teacher(
         distill.fade,
     )
     theirs, ours = teacher.model, trained_heads(model, config.loss)
-    named = [head.value for head in distill.heads]
-    if missing := [head for head in named if head not in theirs.heads]:
+    if missing := [head for head in distill.heads if head not in theirs.heads]:
         raise ConfigError(
             f"distill.heads: {distill.teacher} has no head {', '.join(missing)}, only "
             f"{', '.join(theirs.heads)}"
         )
-    if named:
-        theirs.keep_heads(named)
+    if distill.heads:
+        theirs.keep_heads(distill.heads)
     if not set(ours) & set(theirs.heads):
         raise ConfigError(
             f"distill.teacher: {distill.teacher} teaches {', '.join(theirs.heads)}, and the heads "

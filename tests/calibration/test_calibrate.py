@@ -26,7 +26,7 @@ from trivet.calibration.choices import Choices
 from trivet.calibration.fit import IDENTITY, KnotMap, probabilities
 from trivet.calibration.head_logits import read_heads
 from trivet.calibration.joining import HeadLogits
-from trivet.configs.schema import Init, TrainConfig
+from trivet.configs.schema import TrainConfig
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import BundleError, DataError
 from trivet.exporting.graph import trace
@@ -327,7 +327,7 @@ def test_a_further_training_drops_overlap_and_layer(
     further, tokenizer = initial_model(str(bundle), "bundle", "weakest_sentence")
     assert not any(further.lexical_overlap.values())
     config = TrainConfig()
-    config.encoder.init, config.encoder.name = Init.bundle, str(bundle)
+    config.encoder.init, config.encoder.name = "bundle", str(bundle)
     config.window.size = 64
     made = provenance(config, [], None, "trivet train", 1)
     write_trained(tmp_path / "further", further, tokenizer, config, Thresholds(0.5, 0.5), made)

@@ -22,11 +22,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from omegaconf import MISSING, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import MISSING
 
-from trivet.configs import schema
-from trivet.configs.loading import load_config
+from trivet.configs.loading import find, load_config, merge
 from trivet.configs.schema import TrainConfig
 from trivet.errors import ConfigError
 
@@ -102,11 +100,14 @@ def read_grid(path: Path, out: Path | None = None, overrides: Sequence[str] = ()
         ConfigError: The file cannot be read, is incomplete or contradicts itself, or a cell's
             configuration is refused; the message names the cell and the key.
     """
-    path = _find(path)
+    path = find(path, "ablations")
     own = {each.name for each in fields(GridConfig)}
     of_grid = [one for one in overrides if _key(one).partition(".")[0].partition("[")[0] in own]
     of_cells = [one for one in overrides if one not in of_grid]
-    said = _load(path, of_grid)
+    try:
+        said = merge(GridConfig, [path], of_grid)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
     cells = _named_cells(path, said)
     _check(path, said, cells)
     differing = {_key(one) for values in cells.values() for one in values}
@@ -136,28 +137,6 @@ def read_grid(path: Path, out: Path | None = None, overrides: Sequence[str] = ()
         test=tuple(said.test),
         runs=tuple(runs),
     )
-
-
-def _load(path: Path, overrides: Sequence[str]) -> GridConfig:
-    try:
-        merged = OmegaConf.merge(
-            OmegaConf.structured(GridConfig),
-            OmegaConf.load(path),
-            OmegaConf.from_dotlist(list(overrides)),
-        )
-        missing = sorted(OmegaConf.missing_keys(merged))
-        if missing:
-            raise ConfigError(f"{path}: {', '.join(missing)} must be given")
-        said = OmegaConf.to_object(merged)
-    except OmegaConfBaseException as error:
-        reason = str(error.msg or error).splitlines()[0]
-        raise ConfigError(f"{path}: {error.full_key or 'grid'}: {reason}") from error
-    except ConfigError:
-        raise
-    except Exception as error:  # errors of the YAML parser
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
-    assert isinstance(said, GridConfig)
-    return said
 
 
 def _named_cells(path: Path, said: GridConfig) -> dict[str, tuple[str, ...]]:
@@ -204,14 +183,3 @@ def _check(path: Path, said: GridConfig, cells: Iterable[str]) -> None:
 
 def _key(override: str) -> str:
     return override.partition("=")[0].strip()
-
-
-def _find(path: Path) -> Path:
-    if path.exists():
-        return path
-    shipped = sorted((Path(schema.__file__).parent / "ablations").glob("*.yaml"))
-    for file in shipped:
-        if str(path) in (file.name, file.stem):
-            return file
-    names = ", ".join(file.name for file in shipped)
-    raise ConfigError(f"{path}: no such grid file, and not one of the shipped ones: {names}")

@@ -96,12 +96,12 @@ class WeightsBackend:
         model: RagModel,
         window: int,
         call_windows: int,
-        precision: Precision = Precision.fp32,
+        precision: Precision = "fp32",
         device: torch.device = _CPU,
     ) -> None:
         self._model = model.to(device).eval()
         self._device = device
-        self._bf16 = precision is Precision.bf16
+        self._bf16 = precision == "bf16"
         self.most_windows = call_windows
         self.positions = POSITIONS if device.type == "cpu" else call_windows * window
         self.seconds = 0.0

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, fields, is_dataclass
-from enum import EnumType
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from omegaconf import OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
@@ -20,6 +19,7 @@ from trivet.configs.schema import TrainConfig
 from trivet.errors import ConfigError
 from trivet.settings import described_fields
 
+T = TypeVar("T")
 _SIMILARITY = 0.75  # least similarity of a misspelt key's last word, in [0, 1]
 
 
@@ -32,10 +32,19 @@ def load_config(paths: Sequence[Path], overrides: Sequence[str] = ()) -> TrainCo
         ConfigError: A file cannot be read, a key does not exist, a value has the wrong type or is
             out of range, or a required value is missing. The message names the key.
     """
+    return merge(TrainConfig, [find(path) for path in paths], overrides)
+
+
+def merge(kind: type[T], files: Iterable[Path], overrides: Sequence[str]) -> T:
+    """Merge YAML files and ``key=value`` overrides onto the defaults of a dataclass.
+
+    Raises:
+        ConfigError: As of `load_config`.
+    """
     try:
         merged = OmegaConf.merge(
-            OmegaConf.structured(TrainConfig),
-            *(OmegaConf.load(_find(path)) for path in paths),
+            OmegaConf.structured(kind),
+            *map(OmegaConf.load, files),
             OmegaConf.from_dotlist(list(overrides)),
         )
         if missing := sorted(OmegaConf.missing_keys(merged)):
@@ -43,7 +52,7 @@ def load_config(paths: Sequence[Path], overrides: Sequence[str] = ()) -> TrainCo
         config = OmegaConf.to_object(merged)
     except ConfigKeyError as error:
         key = str(error.full_key or error.key)
-        raise ConfigError(f"{key}: there is no such key; {_keys_instead(key)}") from error
+        raise ConfigError(f"{key}: there is no such key; {_keys_instead(kind, key)}") from error
     except OmegaConfBaseException as error:
         said = str(error.msg or error).splitlines()[0]  # without the key and the types
         raise ConfigError(f"{error.full_key or 'configuration'}: {said}") from error
@@ -53,7 +62,7 @@ def load_config(paths: Sequence[Path], overrides: Sequence[str] = ()) -> TrainCo
         raise
     except Exception as error:  # errors of the YAML parser
         raise ConfigError(f"configuration cannot be read: {error}") from error
-    assert isinstance(config, TrainConfig)
+    assert isinstance(config, kind)
     return config
 
 
@@ -64,7 +73,7 @@ def dump_config(config: TrainConfig) -> str:
 
 def as_plain(config: TrainConfig) -> dict[str, Any]:
     """Return the whole configuration as dictionaries, lists, strings and numbers."""
-    plain = OmegaConf.to_container(OmegaConf.structured(config), enum_to_str=True)
+    plain = OmegaConf.to_container(OmegaConf.structured(config))
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
 
@@ -89,11 +98,11 @@ def _described(part: type, indent: str) -> list[str]:
             continue
         default = field.default if field.default_factory is MISSING else field.default_factory()
         if isinstance(default, list):
-            plain = f"{name}: [{', '.join(item.name for item in default)}]"
+            plain = f"{name}: [{', '.join(default)}]"
         else:
             plain = OmegaConf.to_yaml({name: default}).strip()
-        for choices in (one for one in (kind, *get_args(kind)) if isinstance(one, EnumType)):
-            comment += f" ({', '.join(choices.__members__)})"
+        for choices in (one for one in (kind, *get_args(kind)) if get_origin(one) is Literal):
+            comment += f" ({', '.join(get_args(choices))})"
         lines.append(f"{indent}{plain}{comment}")
     return lines
 
@@ -107,21 +116,22 @@ def _way_out(missing: list[str], merged: Any) -> str:
     return said
 
 
-def _find(path: Path) -> Path:
-    shipped = sorted(Path(__file__).parent.glob("*.yaml"))
+def find(path: Path, folder: str = ".") -> Path:
+    """Return a file, by its path or by the name of one shipped in a folder beside this module."""
+    shipped = sorted((Path(__file__).parent / folder).glob("*.yaml"))
     if path.exists():
         return path
     for file in shipped:
-        if path.name == str(path) and path.stem == file.stem:
+        if str(path) in (file.name, file.stem):
             return file
     names = ", ".join(file.name for file in shipped)
     raise ConfigError(f"{path}: no such file, and not one of the shipped ones: {names}")
 
 
-def _keys_instead(key: str) -> str:
+def _keys_instead(whole: type, key: str) -> str:
     """Return the key that was meant, if one is like it, and all keys of the section."""
     names = re.sub(r"\[\d*\]", "", key).split(".")
-    section: type = TrainConfig
+    section = whole
     path: list[str] = []
     for name in names[:-1]:
         inner = _section(get_type_hints(section).get(name))
@@ -131,12 +141,12 @@ def _keys_instead(key: str) -> str:
     unknown, prefix = names[len(path)], "".join(f"{name}." for name in path)
     keys = list(get_type_hints(section))
     # Suggest first the key of the same name in another section, such as epochs.
-    last = {name.rpartition(".")[2]: name for name in reversed(_keys(TrainConfig))}
+    last = {name.rpartition(".")[2]: name for name in reversed(_keys(whole))}
     near = [prefix + found for found in difflib.get_close_matches(unknown, keys, 1, _SIMILARITY)]
     near += [last[found] for found in difflib.get_close_matches(names[-1], last, 1, _SIMILARITY)]
     meant = f"did you mean {near[0]}? " if near else ""
     if near and not path and "." in near[0]:
-        return meant + _keys_instead(f"{near[0].rpartition('.')[0]}.")
+        return meant + _keys_instead(whole, f"{near[0].rpartition('.')[0]}.")
     where = f"{'.'.join(path)} has" if path else "the keys are"
     return f"{meant}{where} {', '.join(keys)}"
 

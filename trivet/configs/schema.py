@@ -7,13 +7,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal
 
 from omegaconf import MISSING
 
 from trivet.errors import ConfigError
+from trivet.model.architecture import (
+    DEFAULT_HEADS,
+    HEAD_NAMES,
+    Granularity,
+    HeadName,
+    Reduction,
+    TrunkKind,
+)
 from trivet.settings import Setting, check_ranges
 
 _factor = partial(Setting, least=0)
@@ -22,59 +29,11 @@ _share = partial(Setting, least=0, most=1)
 _dropout = partial(Setting, least=0, below=1)
 
 
-class Init(Enum):
-    """Source of the initial weights."""
-
-    plain = "plain"  # encoder; random heads
-    nli = "nli"  # sequence-classification checkpoint; its NLI head becomes the support head
-    bundle = "bundle"  # trained bundle, heads included
-
-
-class Faithfulness(Enum):
-    """The part of a response that decides on its faithfulness."""
-
-    weakest_token = "weakest_token"
-    weakest_sentence = "weakest_sentence"
-    two_weakest_sentences = "two_weakest_sentences"
-
-
-class Trunk(Enum):
-    """The part of the encoder that the heads share."""
-
-    shared = "shared"  # the whole encoder
-    separate = "separate"  # nothing: one encoder per head
-    partial = "partial"  # embeddings and the lowest encoder.shared_layers layers
-
-
-class Head(Enum):
-    """Parts of a verdict, each with a head of its own."""
-
-    support = "support"
-    relevance = "relevance"
-    utilization = "utilization"
-    evidence = "evidence"
-
-
-class Granularity(Enum):
-    """The unit of a head's decision."""
-
-    token = "token"
-    example = "example"  # one decision per window; of the labels, support learns the verdict alone
-
-
-class RunLogger(Enum):
-    """Experiment trackers; each is an extra of the package."""
-
-    tensorboard = "tensorboard"
-    wandb = "wandb"
-    mlflow = "mlflow"
-
-
-class Precision(Enum):
-    """Precision of the encoder; heads and losses are always fp32."""
-
-    fp32 = "fp32"
-    bf16 = "bf16"
+# ``nli``: a sequence-classification checkpoint, whose NLI head becomes the support head;
+# ``bundle``: a trained one, heads included.
+Init = Literal["plain", "nli", "bundle"]
+RunLogger = Literal["tensorboard", "wandb", "mlflow"]  # each is an extra of the package
+Precision = Literal["fp32", "bf16"]  # of the encoder; heads and losses are always fp32
 
 
 @dataclass
@@ -82,7 +41,7 @@ class EncoderConfig:
     """The encoder and its initial weights."""
 
     name: Annotated[str, Setting("Folder or hub name; for init: bundle the bundle's.")] = MISSING
-    init: Annotated[Init, Setting("Source of the initial weights.")] = Init.plain
+    init: Annotated[Init, Setting("Source of the initial weights.")] = "plain"
     source: Annotated[str | None, Setting("Name in the model card; null: encoder.name.")] = None
     licence: Annotated[str, Setting("Licence of the weights, for the model card.")] = "unknown"
     attention_dropout: Annotated[float | None, _dropout("Null: the checkpoint's own.")] = None
@@ -100,14 +59,14 @@ class EncoderConfig:
             "null: true, but for bundles, which keep their own, and granularity: example."
         ),
     ] = None
-    trunk: Annotated[Trunk, Setting("What the heads share.")] = Trunk.shared
+    trunk: Annotated[TrunkKind, Setting("What the heads share.")] = "shared"
     shared_layers: Annotated[int | None, Setting("Lowest layers shared, for trunk: partial.")] = (
         None
     )
 
     def __post_init__(self) -> None:
         check_ranges(self, "encoder.")
-        fits = self.trunk is not Trunk.partial or (self.shared_layers or 0) >= 1
+        fits = self.trunk != "partial" or (self.shared_layers or 0) >= 1
         must = "at least 1 for encoder.trunk: partial"
         _check(fits, "encoder.shared_layers", self.shared_layers, must)
 
@@ -278,8 +237,8 @@ class DistillConfig:
         float, Setting("Weight of the loss of each trained head that the teacher has.", above=0)
     ] = 1.0
     fade: Annotated[bool, Setting("The weight falls linearly, to 0 at the last step.")] = False
-    heads: Annotated[list[Head], Setting("Heads that it teaches; empty: all that it has.")] = field(
-        default_factory=list
+    heads: Annotated[list[HeadName], Setting("Heads that it teaches; empty: all that it has.")] = (
+        field(default_factory=list)
     )
 
     def __post_init__(self) -> None:
@@ -301,7 +260,7 @@ class OptimConfig:
         float, _dropout("Of averaged weights, which dev measures and the bundle gets; 0: none.")
     ] = 0.0
     compute_of: Annotated[
-        Trunk | None, Setting("Scale steps to the compute of this trunk; null: do not.")
+        TrunkKind | None, Setting("Scale steps to the compute of this trunk; null: do not.")
     ] = None
     batch_windows: Annotated[int, _count("Windows of a batch; a longer example is one batch.")] = 16
     call_windows: Annotated[
@@ -330,7 +289,7 @@ class RunConfig:
     folder: Annotated[str, Setting("For checkpoints, logs and the bundle.")] = MISSING
     name: Annotated[str, Setting("Name of the bundle.")] = "trivet"
     seed: Annotated[int, Setting("Seed of weights, order, augmentation and dropout.")] = 0
-    precision: Annotated[Precision, Setting("Precision of the encoder.")] = Precision.fp32
+    precision: Annotated[Precision, Setting("Precision of the encoder.")] = "fp32"
     accelerator: Annotated[str, Setting("Lightning's name of the device's kind.")] = "auto"
     devices: Annotated[int, _count("Processes, each with a share of the batches.")] = 1
     memory_gib: Annotated[
@@ -362,21 +321,20 @@ class TrainConfig:
     distill: DistillConfig = field(default_factory=DistillConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     run: RunConfig = field(default_factory=RunConfig)
-    faithfulness: Annotated[Faithfulness, Setting("Part of a response that decides.")] = (
-        Faithfulness.weakest_sentence
+    faithfulness: Annotated[Reduction, Setting("Part of a response that decides.")] = (
+        "weakest_sentence"
     )
-    granularity: Annotated[Granularity, Setting("Unit of a head's decision.")] = Granularity.token
-    heads: Annotated[list[Head], Setting("Heads of the model; default: all but evidence.")] = field(
-        default_factory=lambda: list(Head)[:3]
+    granularity: Annotated[Granularity, Setting("Unit of a head's decision.")] = "token"
+    heads: Annotated[list[HeadName], Setting("Heads of the model; default: all but evidence.")] = (
+        field(default_factory=lambda: list(DEFAULT_HEADS))
     )
 
     def __post_init__(self) -> None:
-        named = [head.value for head in self.heads]
-        once = 0 < len(named) == len(set(named))
-        _check(once, "heads", named, f"at least one of {', '.join(Head.__members__)}, once")
-        if self.optim.compute_of is Trunk.partial and self.encoder.shared_layers is None:
+        once = 0 < len(self.heads) == len(set(self.heads))
+        _check(once, "heads", self.heads, f"at least one of {', '.join(HEAD_NAMES)}, once")
+        if self.optim.compute_of == "partial" and self.encoder.shared_layers is None:
             raise ConfigError("optim.compute_of (partial) must be used with encoder.shared_layers")
-        weights = {name: self.loss.of_head(name) for name in named}
+        weights = {name: self.loss.of_head(name) for name in self.heads}
         _check(any(weights.values()), "loss", weights, "above 0 for at least one of the heads")
 
 

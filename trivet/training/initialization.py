@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 from trivet.bundle.bundle import TOKENIZER_NAME, read_bundle
 from trivet.bundle.schema import BundleInfo
 from trivet.bundle.weights import load_rag_model, read_architecture
-from trivet.configs.schema import Head, Init, TrainConfig
+from trivet.configs.schema import TrainConfig
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.window_layout import PLAIN, WindowLayout
 from trivet.errors import ConfigError, install_line
@@ -133,7 +133,7 @@ def kept_heads(own: Collection[HeadName], asked: Collection[HeadName]) -> list[H
 
 def window_layout(config: TrainConfig) -> WindowLayout:
     """Return the layout of the windows: that of the bundle that training starts from."""
-    if config.encoder.init is not Init.bundle:
+    if config.encoder.init != "bundle":
         return PLAIN
     return read_bundle(config.encoder.name).info.window.layout
 
@@ -149,27 +149,27 @@ def initial_architecture(config: TrainConfig) -> dict[str, Any]:
     """
     encoder = config.encoder
     dropouts = (encoder.attention_dropout, encoder.hidden_dropout)
-    if encoder.init is Init.bundle:
+    if encoder.init == "bundle":
         bundle = read_bundle(encoder.name)
         found = read_architecture(bundle)
         dropped = dropout_settings(bundle.info.encoder.model_type, *dropouts)
         found |= {"encoder": found["encoder"] | dropped}
     else:
         values = describe_encoder(read_encoder_config(encoder.name, *dropouts))
-        found = {"encoder": values, "pooled_support": encoder.init is Init.nli}
-    asked = [name for name in HEAD_NAMES if Head(name) in config.heads]
+        found = {"encoder": values, "pooled_support": encoder.init == "nli"}
+    asked = [name for name in HEAD_NAMES if name in config.heads]
     return found | {
         "heads": [*(kept_heads(found["heads"], asked) if "heads" in found else ()), *asked],
-        "faithfulness": config.faithfulness.value,
+        "faithfulness": config.faithfulness,
         "dropout": encoder.head_dropout,
-        "trunk": encoder.trunk.value,
+        "trunk": encoder.trunk,
         "shared_layers": encoder.shared_layers,
-        "granularity": config.granularity.value,
+        "granularity": config.granularity,
         "matches": encoder.exact_match_embedding or found.get("matches", False),
         "prefix_attention": _prefix_attention(
             encoder.prefix_attention,
-            config.granularity.value,
-            found.get("prefix_attention", False) if encoder.init is Init.bundle else None,
+            config.granularity,
+            found.get("prefix_attention", False) if encoder.init == "bundle" else None,
         ),
     }
 

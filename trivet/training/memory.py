@@ -26,7 +26,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 from transformers.initialization import no_init_weights
 
-from trivet.configs.schema import Precision, TrainConfig
+from trivet.configs.schema import TrainConfig
 from trivet.errors import ConfigError
 from trivet.model import mpnet_layers
 from trivet.model.rag_model import RagModel, TokenLogits
@@ -137,7 +137,7 @@ def estimate_step(config: TrainConfig, gpu: bool) -> MemoryEstimate:
         return shaped
 
     windows = config.optim.most_windows
-    bf16 = config.run.precision is Precision.bf16
+    bf16 = config.run.precision == "bf16"
     found = estimate_memory(build, windows, config.window.size, bf16, gpu)
     return replace(found, weights=2 * found.weights) if config.optim.ema_decay else found
 

@@ -23,7 +23,7 @@ from trivet.bundle.schema import (
     TrainingInfo,
     outputs_of,
 )
-from trivet.configs.schema import Head, Init, TrainConfig
+from trivet.configs.schema import TrainConfig
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows, WindowSettings
 from trivet.errors import ConfigError
@@ -50,7 +50,7 @@ def provenance(
     teacher = config.distill.teacher and read_bundle(config.distill.teacher).info
     if teacher:
         used = [*teacher.training.data, *used]
-    if config.encoder.init is Init.bundle:
+    if config.encoder.init == "bundle":
         before = read_bundle(config.encoder.name).info.training
         command = f"{before.command} && {command}"
         used = [*before.data, *used]
@@ -66,7 +66,7 @@ def provenance(
             "head_lr": config.optim.head_lr,
             "batch_windows": config.optim.batch_windows,
             "call_windows": config.optim.most_windows,
-            "precision": config.run.precision.value,
+            "precision": config.run.precision,
             **({"teacher": teacher.name} if teacher else {}),
         },
         left_out=None
@@ -83,7 +83,7 @@ def training_texts(config: TrainConfig, digests: Set[str]) -> str | None:
     These include the texts of its first bundle and of its teacher; ``None`` if one of them has no
     record: then the whole is not known.
     """
-    named = [config.encoder.name] if config.encoder.init is Init.bundle else []
+    named = [config.encoder.name] if config.encoder.init == "bundle" else []
     for name in (*named, *filter(None, [config.distill.teacher])):
         before = read_bundle(name).training_texts()
         if before is None:
@@ -108,10 +108,10 @@ def to_lines(digests: Set[str]) -> str:
 
 def keeps_verdicts(config: TrainConfig) -> bool:
     """Return whether a bundle gets further heads while its own weights stay as they are."""
-    if config.encoder.init is not Init.bundle or config.optim.encoder_lr:
+    if config.encoder.init != "bundle" or config.optim.encoder_lr:
         return False
     own = read_bundle(config.encoder.name).info.heads
-    taught = [head.value for head in config.heads if head is not Head.evidence]
+    taught = [head for head in config.heads if head != "evidence"]
     return not any(config.loss.of_head(name) for name in taught if name in own)
 
 
@@ -121,10 +121,10 @@ def keep_own_heads(config: TrainConfig) -> TrainConfig:
     Raises:
         ConfigError: The encoder below these heads would change.
     """
-    if config.encoder.init is not Init.bundle:
+    if config.encoder.init != "bundle":
         return config
     info = read_bundle(config.encoder.name).info
-    kept = kept_heads(info.heads, [head.value for head in config.heads])
+    kept = kept_heads(info.heads, config.heads)
     if not kept:
         return config
     if rate := config.optim.encoder_lr:

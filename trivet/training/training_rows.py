@@ -12,7 +12,7 @@ from typing import Any
 
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.schema import DataInfo
-from trivet.configs.schema import Head, Init, SourceConfig, TrainConfig
+from trivet.configs.schema import SourceConfig, TrainConfig
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import WindowSettings
 from trivet.errors import ConfigError
@@ -148,7 +148,7 @@ def _refuse_shared_groups(
 
 def _refuse_unlabelled(config: TrainConfig, taught: Sequence[LabelledExample]) -> None:
     """Refuse to add a head that no row would teach: what it says would be random."""
-    if config.encoder.init is not Init.bundle or config.distill.teacher is not None:
+    if config.encoder.init != "bundle" or config.distill.teacher is not None:
         return
     own = read_bundle(config.encoder.name).info.heads
     for name, part, what in (
@@ -156,7 +156,7 @@ def _refuse_unlabelled(config: TrainConfig, taught: Sequence[LabelledExample]) -
         ("utilization", "utilized", "the used parts of its contexts"),
         ("evidence", "evidence", "the evidence of a response sentence"),
     ):
-        if Head(name) not in config.heads or name in own:
+        if name not in config.heads or name in own:
             continue
         found = (getattr(row.labels, part) for row in taught)
         if not any(labels if name == "evidence" else labels is not None for labels in found):
