@@ -6,7 +6,6 @@ import functools
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,7 @@ from trivet.batch.settings import Shard
 from trivet.errors import ConfigError, DataError
 from trivet.llm.chat import LlmError
 from trivet.peers.peer import Peer, PeerScore
-from trivet.peers.predictions import digest_rows, read_predictions
+from trivet.peers.predictions import read_predictions
 from trivet.peers.run import Run, run_peer
 from trivet.records import Span
 
@@ -43,21 +42,21 @@ def test_scores_are_read_back_as_they_were_given(tmp_path: Path, concurrent: boo
     peer.concurrent, peer.timed = concurrent, False
     path = run_peer("p:x/y", lambda _: peer, Run(ROWS, tmp_path, concurrency=3))
     assert path.name == "p_x_y.jsonl"
-    found = read_predictions(path, ROWS, 1)
+    found = read_predictions([path], ROWS, 1)
     assert found.header.peer == "p:x/y" and [*found.repeats[0]] == SCORES
 
 
 def test_the_run_measures_seconds_that_the_peer_does_not_know(tmp_path: Path) -> None:
     known = [replace(one, seconds=9.0) for one in SCORES[:3] if isinstance(one, PeerScore)]
     path = run_peer("p", lambda _: Scripted([*known, *SCORES[3:]]), Run(ROWS, tmp_path))
-    seconds = [one.seconds for one in read_predictions(path, ROWS, 1).repeats[0]]
+    seconds = [one.seconds for one in read_predictions([path], ROWS, 1).repeats[0]]
     assert seconds[:3] == [9.0] * 3 and all(0 <= (one or -1) < 9 for one in seconds[3:])
 
 
 def test_a_refused_row_fails_alone_and_keeps_its_reason(tmp_path: Path) -> None:
     scores = [*SCORES[:2], refused(), LlmError("slow", "timeout"), *SCORES[4:]]
     path = run_peer("p", lambda _: Scripted(scores), Run(ROWS, tmp_path))
-    found = read_predictions(path, ROWS, 1).repeats[0]
+    found = read_predictions([path], ROWS, 1).repeats[0]
     assert [one.failed for one in found[1:5]] == [None, "refused", "timeout", None]
     assert found[2].raw == "no"
 
@@ -75,7 +74,7 @@ def test_a_fatal_error_keeps_what_is_there_and_the_run_goes_on_from_it(
     whole = Scripted(SCORES)
     run_peer("p", lambda _: whole, run)
     assert whole.calls == 3
-    assert len(read_predictions(run.path("p"), ROWS, 1).repeats[0]) == 7
+    assert len(read_predictions([run.path("p")], ROWS, 1).repeats[0]) == 7
 
 
 @pytest.mark.parametrize("cut", range(1, 30, 7))
@@ -102,7 +101,7 @@ def test_a_complete_file_needs_no_peer_and_more_repeats_only_the_new_ones(tmp_pa
     run_peer("p", load, Run(ROWS, tmp_path))
     path = run_peer("p", load, Run(ROWS, tmp_path, repeats=3))
     assert repeats == [0, 1, 2] and first.calls == 21
-    assert len(read_predictions(path, ROWS, 3).repeats) == 3
+    assert len(read_predictions([path], ROWS, 3).repeats) == 3
     run_peer("p", load, Run(ROWS, tmp_path, restart=True))
     assert first.calls == 28
 
@@ -128,14 +127,15 @@ def test_complete_predictions_of_a_changed_peer_are_refused(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("repeats", [1, 2])
-def test_shards_and_what_is_left_make_the_file_of_one_run(tmp_path: Path, repeats: int) -> None:
-    def lines(path: Path) -> list[dict[str, Any]]:
-        found = [json.loads(line) for line in path.read_bytes().splitlines()[1:]]
-        return [one | {"seconds": None} for one in found]
+def test_shards_and_what_is_left_are_the_scores_of_one_run(tmp_path: Path, repeats: int) -> None:
+    def scores(run: Run) -> list[list[PeerScore]]:
+        found = read_predictions(run.files("p:x"), ROWS, repeats)
+        return [[replace(one, seconds=None) for one in each] for each in found.repeats]
 
     for folder in ("one", "many"):
         (tmp_path / folder).mkdir()
-    whole = run_peer("p:x", load_scripted, Run(ROWS, tmp_path / "one", repeats))
+    whole = Run(ROWS, tmp_path / "one", repeats)
+    run_peer("p:x", load_scripted, whole)
     run, peer = Run(ROWS, tmp_path / "many", repeats), Scripted(SCORES)
     for number in (1, 3):
         run_peer("p:x", lambda _: peer, replace(run, shard=Shard(number, 3)))
@@ -143,10 +143,9 @@ def test_shards_and_what_is_left_make_the_file_of_one_run(tmp_path: Path, repeat
     broken = Scripted([*SCORES[:4], LlmError("no key", "unauthorized", fatal=True), *SCORES[5:]])
     with pytest.raises(LlmError):
         run_peer("p:x", lambda _: broken, run)
-    path = run_peer("p:x", lambda _: peer, run)
+    run_peer("p:x", lambda _: peer, run)
     assert (broken.calls, peer.calls) == (2, 5 * repeats + 2 * repeats - 1)
-    assert lines(path) == lines(whole)
-    assert read_predictions(path, ROWS, repeats).header.rows == digest_rows(ROWS)
+    assert scores(run) == scores(whole)
 
 
 def test_finished_shards_are_joined_without_the_peer(tmp_path: Path) -> None:
@@ -154,8 +153,8 @@ def test_finished_shards_are_joined_without_the_peer(tmp_path: Path) -> None:
     for number in range(1, 10):  # the last two have no row
         run_peer("p", load_scripted, replace(run, shard=Shard(number, 9)))
     assert len(list(tmp_path.iterdir())) == 7
-    path = run_peer("p", lambda _: pytest.fail("was loaded"), run)
-    assert len(read_predictions(path, ROWS, 1).repeats[0]) == 7
+    run_peer("p", lambda _: pytest.fail("was loaded"), run)
+    assert len(read_predictions(run.files("p"), ROWS, 1).repeats[0]) == 7
 
 
 def test_a_shard_of_another_run_is_refused_and_a_restart_drops_it(tmp_path: Path) -> None:
@@ -203,9 +202,9 @@ def test_a_peer_that_cannot_be_loaded_leaves_no_file_and_drops_none(
     assert run.path("p").read_bytes() == before
 
 
-@pytest.mark.parametrize("content", [b'{"some": "file"}\n', b"no json"])
+@pytest.mark.parametrize("content", [b'{"some": "file"}\n', b"no json\n"])
 def test_a_file_of_something_else_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "p.jsonl"
     path.write_bytes(content)
-    with pytest.raises(DataError, match="not a file of predictions"):
-        read_predictions(path, ROWS, 1)
+    with pytest.raises(DataError, match="line 1: not a prediction"):
+        read_predictions([path], ROWS, 1)

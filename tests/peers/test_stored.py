@@ -64,7 +64,7 @@ def test_published_scores_are_looked_up_and_take_no_time(
     rows = read_ragbench(str(tmp_path))[0]
     setup = PeerSetup(rows)
     path = run_peer(judge, lambda repeat: load_peer(f"stored:{judge}", setup), Run(rows, tmp_path))
-    (found,) = read_predictions(path, rows, 1).repeats
+    (found,) = read_predictions([path], rows, 1).repeats
     assert found == [
         PeerScore(score, flagged, failed=failed, raw=one.raw)
         for (score, flagged, failed), one in zip(expected, found, strict=True)

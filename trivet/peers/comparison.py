@@ -100,7 +100,7 @@ def compare_peers(
             load = functools.partial(_load_repeat, name, setup)
             try:
                 with show_line(quiet=not sys.stderr.isatty()) as say:
-                    path = run_peer(
+                    run_peer(
                         *(name, load, run, fingerprint(name, setup)),
                         functools.partial(_tell, say, name),
                     )
@@ -108,7 +108,7 @@ def compare_peers(
                 message = f"{name}: {error}; the scores so far are kept: the same command goes on"
                 raise LlmError(message, error.code, fatal=error.fatal) from error
             if part.count == 1:
-                found[name] = read_predictions(path, chosen, settings.repeats)
+                found[name] = read_predictions(run.files(name), chosen, settings.repeats)
     if part.count > 1:
         return None
     found |= foreign

@@ -1,4 +1,4 @@
-"""Predictions of a peer in a file: a header, then one JSON line a row in the order of the rows.
+"""Predictions of a peer in a file: a header, then one JSON line a score, in any order.
 
 ::
 
@@ -99,38 +99,62 @@ def to_line(record: Any, **place: Any) -> bytes:
     return to_json_text({**place, **dataclasses.asdict(record)}).encode() + b"\n"
 
 
-def read_header(path: Path, line: bytes) -> Header:
-    """Read the first line of a file; ``DataError`` if it is none."""
-    try:
-        return Header(**json.loads(line))
-    except (ValueError, TypeError) as error:
-        raise DataError(f"{path}: not a file of predictions ({error})") from error
+@dataclass(frozen=True)
+class PredictionFile:
+    """A file of predictions.
+
+    Attributes:
+        path: Its path.
+        size: Bytes of its whole lines.
+        header: Its first line.
+        scores: Scores by place of the row and repeat, both from 0.
+    """
+
+    path: Path
+    size: int
+    header: Header
+    scores: Mapping[tuple[int, int], PeerScore]
 
 
-def read_predictions(path: Path, rows: Sequence[LabelledExample], repeats: int) -> Predictions:
-    """Read the predictions that a run wrote.
+def read_files(paths: Iterable[Path]) -> list[PredictionFile]:
+    """Read the whole lines of files, but for those without any; ``DataError`` if one is damaged."""
+    files = []
+    for path in paths:
+        # The other run may have ended without a score.
+        content = path.read_bytes() if path.exists() else b""
+        content = content[: content.rfind(b"\n") + 1]
+        header, scores = None, {}
+        for number, line in enumerate(content.splitlines(), start=1):
+            try:
+                record = json.loads(line)
+                if header is None:
+                    header = Header(**record)
+                    continue
+                place = record["row"] - 1, record["repeat"]
+                scores[place] = _SCORE.validate_python({n: record.get(n) for n in _FIELDS})
+            except (ValueError, TypeError, KeyError) as error:
+                raise DataError(f"{path} line {number}: not a prediction ({error})") from error
+        if header:
+            files.append(PredictionFile(path, len(content), header, scores))
+    return files
+
+
+def read_predictions(
+    paths: Sequence[Path], rows: Sequence[LabelledExample], repeats: int
+) -> Predictions:
+    """Return the predictions in the files of a peer, in the order of the rows.
 
     Raises:
-        DataError: The file is of other rows, is not complete, or is damaged.
+        DataError: They are of other rows or not complete, or a file is damaged.
     """
-    try:
-        with path.open("rb") as file:
-            header, lines = read_header(path, file.readline()), file.readlines()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
-    if header.rows != digest_rows(rows):
-        raise DataError(f"{path}: has predictions for other rows than the given {len(rows)}")
-    if len(lines) < repeats * len(rows):
-        raise DataError(f"{path}: has {len(lines)} of {repeats * len(rows)} predictions")
-    scores = []
-    for number, line in enumerate(lines[: repeats * len(rows)], start=2):
-        try:
-            record = json.loads(line)
-            scores.append(_SCORE.validate_python({n: record.get(n) for n in _FIELDS}))
-        except (ValueError, AttributeError) as error:
-            raise DataError(f"{path} line {number}: not a prediction ({error})") from error
-    parts = [scores[at : at + len(rows)] for at in range(0, len(scores), len(rows))]
-    return Predictions(header, parts)
+    files, names = read_files(paths), ", ".join(map(str, paths))
+    if any(file.header.rows != digest_rows(rows) for file in files):
+        raise DataError(f"{names}: has predictions for other rows than the given {len(rows)}")
+    scores = {place: score for file in files for place, score in file.scores.items()}
+    places = [[(row, repeat) for row in range(len(rows))] for repeat in range(repeats)]
+    if missing := sum(place not in scores for each in places for place in each):
+        raise DataError(f"{names}: lacks {missing} of {repeats * len(rows)} predictions")
+    return Predictions(files[0].header, [[scores[place] for place in each] for each in places])
 
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(PeerScore))

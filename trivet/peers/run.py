@@ -1,6 +1,6 @@
 """Runs of peers over rows: each score is kept as soon as it is there, and a stopped run resumes.
 
-Shards have a file each. Any run takes from the files of the others what it would score itself.
+Shards have a file each. No run scores what is in the file of another one.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from trivet.batch.work import work_in_order
 from trivet.errors import BackendError, ExampleError, WindowError
 from trivet.llm.chat import LlmError
 from trivet.peers.peer import Peer, PeerScore
-from trivet.peers.predictions import Header, digest_rows, read_header, to_line
+from trivet.peers.predictions import Header, PredictionFile, digest_rows, read_files, to_line
 from trivet.records import LabelledExample
 
 _WRITE_EVERY = 0.5  # seconds between two writes, each of which waits for the disk
 _SHARD = re.compile(r"\.[0-9]+-of-[0-9]+\.jsonl$")  # end of the name of a shard's file
-_PLACE = re.compile(rb'\{"row": ([0-9]+), "repeat": ([0-9]+)')  # first fields of a line
 
 
 @dataclass(frozen=True)
@@ -52,11 +51,11 @@ class Run:
         part = f".{self.shard.number}-of-{self.shard.count}" if self.shard.count > 1 else ""
         return self.folder / f"{_safe(name)}{part}.jsonl"
 
-    def others(self, name: str) -> list[Path]:
-        """Return the files of the peer that runs of other parts of the rows have written."""
+    def files(self, name: str) -> list[Path]:
+        """Return all files of a peer, that of this part of the rows first."""
         form = re.compile(rf"{re.escape(_safe(name))}(\.[0-9]+-of-[0-9]+)?\.jsonl")
         files = [each for each in self.folder.iterdir() if form.fullmatch(each.name)]
-        return sorted(set(files) - {self.path(name)})
+        return sorted(files, key=lambda each: (each != self.path(name), each))
 
 
 def _safe(name: str) -> str:
@@ -70,7 +69,7 @@ def run_peer(
     fingerprint: Mapping[str, str] | None = None,
     on_score: Callable[[int, int], None] = lambda done, count: None,
 ) -> Path:
-    """Score the rows that have no prediction of this peer yet; return the file.
+    """Score the rows that have no prediction of this peer yet; return its file.
 
     Args:
         name: Name of the peer.
@@ -85,95 +84,51 @@ def run_peer(
         OutputLockedError: Another process writes the file.
         LlmError: Further calls of an LLM would fail too; the scores so far are kept.
     """
-    path, digest, own = run.path(name), digest_rows(run.rows), dict(fingerprint or {})
+    path, own = run.path(name), dict(fingerprint or {})
+    now = {"peer": name, "rows": digest_rows(run.rows)} | own
     with _opened(path) as output:
-        earlier = _Earlier(path)
-        if not run.restart:
-            earlier = _read_earlier(name, run, output, {"peer": name, "rows": digest} | own)
-        header = earlier.header
-        for repeat, places in _left(run, earlier.done):
-            new = [place for place in places if (place, repeat) not in earlier.elsewhere]
-            scores: Iterator[PeerScore] = iter(())
-            with contextlib.ExitStack() as stack:
-                if new:
-                    peer = load(repeat)
-                    if header is None:
-                        header = Header.of(name, peer, digest, own)
-                        _drop(run.others(name) if run.restart else ())
-                        output.cut(0)
-                    _check(earlier.source, header, {"about": peer.about})
-                    threads = run.concurrency if peer.concurrent else 1
-                    found = work_in_order(
-                        (run.rows[place] for place in new), partial(_score, peer), threads
-                    )
-                    stack.enter_context(contextlib.closing(found))
-                    scores = (score for _, score in found)
-                first = b"" if output.size else to_line(header)
-                lines, made = stack.enter_context(_Lines(output, first)), 0
-                for place in places:
-                    line = earlier.elsewhere.get((place, repeat))
-                    if line is None:
-                        row = run.rows[place].example
-                        line = to_line(next(scores), row=place + 1, repeat=repeat, id=row.id)
-                        made += 1
-                        on_score(made, len(new))
-                    lines.add(line)
+        earlier = [] if run.restart else _read_earlier(name, run, output, now)
+        done = {place for file in earlier for place in file.scores}
+        header = earlier[0].header if earlier else None
+        for repeat in range(run.repeats):
+            places = (place for place in range(len(run.rows)) if run.shard.has(place))
+            left = [place for place in places if (place, repeat) not in done]
+            if not left:
+                continue
+            peer = load(repeat)
+            for file in earlier:
+                _check(file, {"about": peer.about})
+            if header is None:
+                header = Header.of(name, peer, now["rows"], own)
+                _drop(run.files(name)[1:] if run.restart else ())
+                output.cut(0)
+            threads = run.concurrency if peer.concurrent else 1
+            rows = (run.rows[place] for place in left)
+            scores = work_in_order(rows, partial(_score, peer), threads)
+            first = b"" if output.size else to_line(header)
+            with contextlib.closing(scores), _Lines(output, first) as lines:
+                for made, (place, (row, score)) in enumerate(zip(left, scores, strict=True), 1):
+                    lines.add(to_line(score, row=place + 1, repeat=repeat, id=row.example.id))
+                    on_score(made, len(left))
     return path
 
 
-def _left(run: Run, done: int) -> Iterator[tuple[int, list[int]]]:
-    """Yield the places of a run that follow the first ``done``, by repeat."""
-    places = [place for place in range(len(run.rows)) if run.shard.has(place)]
-    for repeat in range(run.repeats):
-        if left := places[max(0, done - repeat * len(places)) :]:
-            yield repeat, left
-
-
-@dataclass
-class _Earlier:
-    """Predictions that are there.
-
-    Attributes:
-        source: File that has the header.
-        header: Their header, if there are any.
-        done: Lines in the run's own file.
-        elsewhere: Lines of other files, by place and repeat.
-    """
-
-    source: Path
-    header: Header | None = None
-    done: int = 0
-    elsewhere: dict[tuple[int, int], bytes] = field(default_factory=dict)
-
-
-def _read_earlier(name: str, run: Run, output: Output, now: Mapping[str, str]) -> _Earlier:
-    """Read all files of a peer; a torn last line is cut from the run's own.
+def _read_earlier(
+    name: str, run: Run, output: Output, now: Mapping[str, str]
+) -> list[PredictionFile]:
+    """Return the files that have a header; a torn last line is cut from the run's own.
 
     Raises:
         RunChangedError: A file has predictions of another peer, version or rows.
     """
-    found, now = _Earlier(output.path), dict(now)
-    for path in (output.path, *run.others(name)):
-        try:
-            content = path.read_bytes()
-        except FileNotFoundError:  # the other run has ended without a score
-            continue
-        header, *lines = content[: content.rfind(b"\n") + 1].splitlines(keepends=True) or [b""]
-        if path == output.path:
-            output.cut(len(header) + sum(map(len, lines)))
-            found.done = len(lines)
-        else:
-            places = ((_PLACE.match(line), line) for line in lines)
-            found.elsewhere |= {(int(at[1]) - 1, int(at[2])): line for at, line in places if at}
-        if header:
-            theirs = read_header(path, header)
-            if theirs.rows != now["rows"]:
-                raise _changed(path, [f"the rows ({len(run.rows)}) are others"])
-            _check(path, theirs, now)
-            now["about"] = theirs.about
-            if found.header is None:
-                found.header, found.source = theirs, path
-    return found
+    files = read_files(run.files(name))
+    output.cut(next((file.size for file in files if file.path == output.path), 0))
+    for file in files:
+        if file.header.rows != now["rows"]:
+            raise _changed(file.path, [f"the rows ({len(run.rows)}) are others"])
+        _check(file, now)
+        now = {**now, "about": file.header.about}
+    return files
 
 
 @contextlib.contextmanager
@@ -195,9 +150,9 @@ def _drop(paths: Iterable[Path]) -> None:
             output.cut(0)
 
 
-def _check(path: Path, header: Header, now: Mapping[str, str]) -> None:
-    if changes := header.changes(now):
-        raise _changed(path, changes)
+def _check(file: PredictionFile, now: Mapping[str, str]) -> None:
+    if changes := file.header.changes(now):
+        raise _changed(file.path, changes)
 
 
 def _changed(path: Path, changes: Sequence[str]) -> RunChangedError:
