@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from trivet.ablation.comparison import MEASURES, compare_runs
-from trivet.ablation.scores import RowScore, score_row
+from trivet.ablation.comparison import MEASURES, join_sets, measure_runs
 from trivet.errors import DataError
 from trivet.labelled.grouping import group_by_documents, shares_text, text_digests
 from trivet.measures.intervals import Estimate
@@ -134,7 +133,7 @@ def compare_bundles(before: Sequence[Prediction], after: Sequence[Prediction]) -
     out for both.
     """
     changes = []
-    for one in compare_runs([_scores(before), _scores(after)]):
+    for one in join_sets([measure_runs([before, after], "all")], "", "all", True):
         if one.measure == _LEFT_OUT:
             continue
         first, second = one.estimates
@@ -154,11 +153,6 @@ def is_better(changes: Sequence[Change]) -> bool:
     """Tell whether at least one measure is better and none is worse."""
     outcomes = {change.outcome for change in changes}
     return "better" in outcomes and "worse" not in outcomes
-
-
-def _scores(rows: Sequence[Prediction]) -> list[RowScore]:
-    found = (score_row("", i, row.example, row.evaluation) for i, row in enumerate(rows))
-    return [replace(score, source="all") for score in found]
 
 
 @dataclass(frozen=True)

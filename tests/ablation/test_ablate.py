@@ -14,6 +14,7 @@ import pytest
 from torch import Tensor
 
 from tests.command_line import exit_code
+from tests.measures.verdicts import predicted, verdict
 from tests.training.conftest import PAIRS, row
 from trivet import ablate as ablate_module
 from trivet.ablate import ablate
@@ -21,19 +22,20 @@ from trivet.ablation.grid import Grid, Run, read_grid
 from trivet.ablation.run import (
     BEGUN,
     DONE,
-    SCORES,
+    VERDICTS,
     Finished,
     effective,
     finish,
     read_done,
     state_of,
 )
-from trivet.ablation.scores import RowScore, read_scores, write_scores
 from trivet.ablation.table import tabulate
+from trivet.ablation.verdicts import JudgedRow, read_rows, write_rows
 from trivet.bundle.bundle import read_bundle
 from trivet.configs.loading import load_config
 from trivet.errors import ConfigError, DataError
 from trivet.labelled.datamodule import Batch
+from trivet.records import Labels
 from trivet.training.lightning_module import RagTraining
 
 Make = Callable[..., Grid]
@@ -118,9 +120,9 @@ def test_a_grid_is_interrupted_continues_and_is_skipped(
         assert done.training_seconds > 0 and done.inference_windows == 8
         assert read_bundle(run.folder / "bundle").info.training.settings["seed"] == run.seed
         assert not (run.folder / "checkpoints").exists()
-        rows = read_scores(run.folder / SCORES)
-        assert [row.id for row in rows] == [f"test{n // 4}-{n}" for n in range(8)]
-        assert not any(word in (run.folder / SCORES).read_text() for word in ("mill", "stone"))
+        rows = read_rows(run.folder / VERDICTS)
+        names = [row.prediction.example.example.id for row in rows]
+        assert names == [f"test{n // 4}-{n}" for n in range(8)]
     ablate(grid)
     assert len(steps) == 16
     with pytest.raises(ConfigError, match=r"head_lr=0\.001/seed0: .* optim\.epochs was 1, is 2"):
@@ -261,7 +263,7 @@ def test_a_published_test_split_is_left_out_of_training_and_measured(
     assert [(one.name, one.rows) for one in training.data] == [("tiny", 4)]
     assert training.left_out is not None
     assert (training.left_out.rows, training.left_out.passage_groups) == (4, 1)
-    assert [one.leaked for one in read_scores(grid.runs[0].folder / SCORES)] == [False] * 8
+    assert [one.leaked for one in read_rows(grid.runs[0].folder / VERDICTS)] == [False] * 8
 
 
 def test_a_changed_run_is_replaced_on_request_and_a_foreign_one_never(
@@ -303,11 +305,11 @@ def test_the_command_makes_the_table_again_without_a_run(
     tests = [vars(test) for test in grid.test]
     for number, run in enumerate(grid.runs[:3]):
         begin(run)
-        one = RowScore("t", 0, None, "tiny", "g0", None, relevance_true=0.0)
-        rows = [replace(one, row=n, group=f"g{n}", relevance=number / 10) for n in range(3)]
-        write_scores(run.folder / SCORES, rows)
+        found = verdict(None, relevance=number / 10)
+        groups = [predicted(Labels(relevance=0.0), found, "tiny", f"g{n}") for n in range(3)]
+        write_rows(run.folder / VERDICTS, [JudgedRow("t", row, None) for row in groups])
         spent = 60.0 + number
-        done = Finished(run.cell, run.seed, "", tests, 1000, 7, spent, 1, 2.0, 500, "cpu", 1)
+        done = Finished(run.cell, run.seed, tests, 1000, 7, spent, 1, 2.0, 500, "cpu", 1)
         (run.folder / DONE).write_text(json.dumps(vars(done)), encoding="utf-8")
     words = ["ablate", str(grid.folder.parent / "rates.yaml"), "--out", str(grid.folder)]
     assert exit_code(monkeypatch, *words, "--table-only") == 0
@@ -323,6 +325,11 @@ def test_the_command_makes_the_table_again_without_a_run(
     assert page.count("<svg") == 2 and "http://" not in page.replace("http://www.w3.org", "")
     with pytest.raises(DataError, match="no run is finished"):  # they were measured on others
         tabulate(replace(grid, test=()))
+    # An older version wrote no verdicts and had more to say: such runs are measured anew.
+    for run in grid.runs[:3]:
+        (run.folder / VERDICTS).unlink()
+        (run.folder / DONE).write_text('{"config_hash": ""}', encoding="utf-8")
+    assert {state_of(run, grid.test) for run in grid.runs[:3]} == {"begun"}
     grid.runs[0].config.optim.epochs = 9
     with pytest.raises(ConfigError, match=r"optim\.epochs was 1, is 9"):
         tabulate(grid)

@@ -1,4 +1,4 @@
-"""Scores of a run's test rows, by the weights of its bundle."""
+"""Verdicts of a run's test rows, by the weights of its bundle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.graphs import model_of, write_tiny
 from trivet.ablation.scores import score_rows
 from trivet.configs.loading import load_config
 from trivet.model.rag_model import RagModel, TokenLogits
-from trivet.records import LabelledExample
+from trivet.records import Evaluation, LabelledExample
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -39,4 +39,6 @@ def test_rows_are_read_in_the_calls_and_the_precision_of_the_training(
     assert found.device == f"torch {precision} on cpu"
     assert max(count for count, _ in calls) == 3, "a call of 512 positions would take more"
     assert {reduced for _, reduced in calls} == {precision == "bf16"}
-    assert len(found.rows) == 12 and all(row.faithfulness is not None for row in found.rows)
+    assert len(found.rows) == 12 and all(
+        isinstance(row.prediction.evaluation, Evaluation) for row in found.rows
+    )

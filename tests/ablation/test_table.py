@@ -1,39 +1,39 @@
-"""The figures of a grid: computed by hand, and equal to those of `trivet.measures.metrics`."""
+"""The figures of a grid, computed by hand, and the file of a run's verdicts."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 
-from tests.measures.verdicts import FAILED, SENTENCES, predicted, verdict
+from tests.measures.verdicts import FAILED, predicted, verdict
 from trivet.ablation.comparison import Compared, compare_runs
 from trivet.ablation.grid import Run
-from trivet.ablation.scores import RowScore, read_scores, score_row, write_scores
 from trivet.ablation.table import t_interval, values_of
+from trivet.ablation.verdicts import JudgedRow, read_rows, write_rows
 from trivet.configs.schema import TrainConfig
 from trivet.errors import DataError
-from trivet.measures.metrics import measure
-from trivet.measures.predictions import Prediction
 from trivet.records import ContextSpan, Labels, Span
 
 CELLS = ("plain", "other")
 
 
-def scored(number: int, relevance: float, **more: object) -> RowScore:
+def scored(number: int, relevance: float | None, **more: Any) -> JudgedRow:
     """Return a row that is nothing but its own group; the true relevance is 0."""
-    row = RowScore("t", number, str(number), "made/up", f"g{number}", None)
-    return dataclasses.replace(row, relevance=relevance, relevance_true=0.0, **more)  # type: ignore[arg-type]
+    labels = Labels(relevance=0.0, adherent=more.get("adherent"), utilization=more.get("truth"))
+    found = verdict(more.get("faithfulness"), (), relevance, more.get("utilization"))
+    row = predicted(labels, found, more.get("source", "made/up"), f"g{number}")
+    return JudgedRow("t", row, more.get("leaked"))
 
 
 def runs_of(*cells_and_seeds: tuple[str, int]) -> list[Run]:
     return [Run(cell, seed, Path(cell), TrainConfig()) for cell, seed in cells_and_seeds]
 
 
-def compared(runs: Sequence[Sequence[RowScore]], name: str) -> Compared:
+def compared(runs: Sequence[Sequence[JudgedRow]], name: str) -> Compared:
     (found,) = [one for one in compare_runs(runs) if one.measure == name]
     return found
 
@@ -73,8 +73,10 @@ def test_a_difference_is_paired_over_rows_and_over_seeds() -> None:
 
 
 def test_a_run_without_a_head_has_no_value_of_its_measures() -> None:
-    every = [scored(0, 0.1, utilization=0.1, utilization_true=0.0), scored(1, 0.3)]
-    lacking = [dataclasses.replace(row, relevance=None) for row in every]
+    def rows(*relevance: float | None) -> list[JudgedRow]:
+        return [scored(0, relevance[0], utilization=0.1, truth=0.0), scored(1, relevance[1])]
+
+    every, lacking = rows(0.1, 0.3), rows(None, None)
     runs = runs_of(("plain", 0), ("other", 0))
     first, second = values_of(compared([every, lacking], "relevance_rmse"), runs, CELLS)
     assert first.mean == pytest.approx(0.05**0.5) and first.n == 2
@@ -87,7 +89,7 @@ def test_a_run_without_a_head_has_no_value_of_its_measures() -> None:
 
 def test_a_difference_that_one_document_decides_has_no_interval_over_rows() -> None:
     # AUROC needs the one document with a hallucination: a third of the resamples lack it.
-    def rows(*faithfulness: float) -> list[RowScore]:
+    def rows(*faithfulness: float) -> list[JudgedRow]:
         values = enumerate(faithfulness)
         return [scored(n, 0.0, faithfulness=value, adherent=n > 0) for n, value in values]
 
@@ -122,8 +124,8 @@ def test_only_seeds_that_both_cells_have_are_compared() -> None:
 
 def test_a_row_that_fails_in_one_run_is_in_no_run() -> None:
     whole = [scored(0, 0.1), scored(1, 0.2), scored(2, 0.9)]
-    failed = dataclasses.replace(whole[2], relevance=None, relevance_true=None, failed="too_long")
-    one = compared([whole, [*whole[:2], failed]], "relevance_rmse")
+    failed = replace(whole[2].prediction, evaluation=FAILED)
+    one = compared([whole, [*whole[:2], replace(whole[2], prediction=failed)]], "relevance_rmse")
     assert one.n == 2
     assert one.estimates[0].value == pytest.approx((0.05 / 2) ** 0.5)
 
@@ -135,8 +137,10 @@ def test_rows_of_another_data_set_are_refused() -> None:
 
 def test_leak_free_rows_are_measured_alone_if_leaks_are_known() -> None:
     rows = [scored(n, n / 10, leaked=leaked) for n, leaked in enumerate([True, False, False])]
-    also = [dataclasses.replace(one, leaked=one.row == 1) for one in rows]
-    found = {one.source: one for one in compare_runs([rows, also])}
+    also = [replace(one, leaked=n == 1) for n, one in enumerate(rows)]
+    found = {
+        one.source: one for one in compare_runs([rows, also]) if one.measure == "relevance_rmse"
+    }
     assert {name: one.n for name, one in found.items()} == {
         "made/up": 3,
         "made/up, leak-free rows": 1,
@@ -144,59 +148,24 @@ def test_leak_free_rows_are_measured_alone_if_leaks_are_known() -> None:
     free = found["made/up, leak-free rows"]
     assert [one.value for one in free.estimates] == pytest.approx([0.2, 0.2])
     assert free.overall
-    unknown = [dataclasses.replace(one, leaked=None) for one in rows]
+    unknown = [replace(one, leaked=None) for one in rows]
     assert len(compare_runs([rows, unknown])) == 1
 
 
-# Against the measures of one run --------------------------------------------------------------
-
-SPANS = tuple(ContextSpan(0, start, end) for start, end in SENTENCES)
-
-
-def drawn(number: int, random: np.random.Generator) -> Prediction:
-    """Return a made-up row of one of three sources, with labels, and a verdict or a failure."""
-    gold = tuple(span for span in (Span(6, 11), Span(20, 24)) if random.random() < 0.4)
-    labels = Labels(
-        unsupported=gold if number % 7 else None,
-        adherent=not gold,
-        relevant=SPANS[: number // 3 % 3],
-        utilized=SPANS[1 : number % 4],
-        relevance=0.25 if number % 2 else None,
-    )
-    first, second, *scores = random.random(6).tolist()
-    flagged = ((0, 10),) * (first < 0.5) + ((20, 30),) * (second < 0.5)
-    found = verdict(first, flagged, scores[0], scores[1], scores[2], probs=(second, scores[3]))
-    source = ("ragbench/one", "ragbench/two", "ragtruth/qa")[number % 3]
-    evaluation = FAILED if number % 13 == 5 else found
-    return predicted(labels, evaluation, source, f"g{number % 11}")
+def test_rows_and_verdicts_are_read_as_they_were_written(tmp_path: Path) -> None:
+    # A verdict on the response says nothing about its spans, also where it is adherent.
+    labels = Labels(adherent=True, relevant=(ContextSpan(0, 0, 5),), relevance=0.5)
+    rows = [
+        JudgedRow("t", predicted(labels, verdict(0.3, ((0, 5),))), True),
+        JudgedRow("t", predicted(Labels(unsupported=(Span(0, 5),), adherent=False), FAILED), None),
+    ]
+    path = tmp_path / "verdicts.jsonl.gz"
+    write_rows(path, rows)
+    assert read_rows(path) == rows
 
 
-def test_one_run_has_the_figures_that_trivet_test_gives(tmp_path: Path) -> None:
-    random = np.random.default_rng(0)
-    rows = [drawn(number, random) for number in range(120)]
-    figures = {
-        (figure.source, figure.measure): (figure.value, figure.low, figure.high, figure.n)
-        for figure in measure(rows)
-        if figure.generator is None
-    }
-    kept = [score_row("t", n, row.example, row.evaluation) for n, row in enumerate(rows)]
-    write_scores(tmp_path / "scores.jsonl", kept)
-    again = read_scores(tmp_path / "scores.jsonl")
-    assert "Foxes" not in (tmp_path / "scores.jsonl").read_text(encoding="utf-8")
-    found = {}
-    for one in compare_runs([again]):
-        low, high = one.estimates[0].interval() or (None, None)
-        found[one.source, one.measure] = (one.estimates[0].value, low, high, one.n)
-    sources = {"ragbench/one", "ragbench/two", "ragbench/mean", "ragbench/pooled", "ragtruth/qa"}
-    assert {source for source, _ in found} == sources
-    assert len(found) == 5 * 11
-    for key, figure in found.items():
-        assert figure == pytest.approx(figures[key], abs=1e-9), key
-
-
-def test_a_line_that_is_no_row_score_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "scores.jsonl"
-    write_scores(path, [scored(0, 0.5)])
-    path.write_text(path.read_text(encoding="utf-8") + '{"row": 1}\n', encoding="utf-8")
-    with pytest.raises(DataError, match=r"scores\.jsonl, line 2: no row score"):
-        read_scores(path)
+def test_a_line_that_is_no_row_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "verdicts.jsonl"
+    path.write_text('{"row": 1}\n', encoding="utf-8")
+    with pytest.raises(DataError, match=r"verdicts\.jsonl, line 1: no row with its verdict"):
+        read_rows(path)

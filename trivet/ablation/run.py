@@ -1,16 +1,15 @@
-"""One training run of a grid, new or continued, up to its row scores.
+"""One training run of a grid, new or continued, up to its verdicts on the test rows.
 
 Files in its folder, besides those of training:
 
 - ``run.json``: its configuration, and the start and end of each try
-- ``scores.jsonl``: its scores of each test row
+- ``verdicts.jsonl.gz``: each test row with its verdict
 - ``done.json``: written last, marks a finished run
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import logging
 import shutil
@@ -24,7 +23,8 @@ from typing import Any, Literal
 from omegaconf import OmegaConf
 
 from trivet.ablation.grid import MeasuredRows, Run
-from trivet.ablation.scores import load_rows, score_rows, write_scores
+from trivet.ablation.scores import load_rows, score_rows
+from trivet.ablation.verdicts import write_rows
 from trivet.bundle.bundle import read_bundle
 from trivet.configs.loading import dump_config
 from trivet.configs.schema import TrainConfig
@@ -34,7 +34,7 @@ from trivet.train import train
 
 logger = logging.getLogger(__name__)
 
-BEGUN, SCORES, DONE = "run.json", "scores.jsonl", "done.json"
+BEGUN, VERDICTS, DONE = "run.json", "verdicts.jsonl.gz", "done.json"
 # Keys under `run` without influence on the weights.
 _FREE = ("folder", "checkpoint_minutes", "log_steps", "loggers")
 
@@ -48,7 +48,6 @@ class Finished:
 
     cell: str
     seed: int
-    config_hash: str  # SHA-256 of the effective configuration
     tests: list[dict[str, Any]]
     parameters: int
     steps: int | None
@@ -78,6 +77,8 @@ def state_of(run: Run, tests: tuple[MeasuredRows, ...]) -> State:
             f"{run.name}: was begun with another configuration: {'; '.join(differ)}. Give another "
             "output folder, or let changed runs be replaced (--replace-changed)"
         )
+    if not (run.folder / VERDICTS).exists():  # or an older version measured it
+        return "begun"
     done = read_done(run)
     if done is None:
         return "begun"
@@ -134,11 +135,10 @@ def finish(
     if rows is None:
         rows = load_rows(tests)
     scored = score_rows(bundle, rows, run.config)
-    write_scores(run.folder / SCORES, scored.rows)
+    write_rows(run.folder / VERDICTS, scored.rows)
     done = Finished(
         cell=run.cell,
         seed=run.seed,
-        config_hash=hashlib.sha256(begun["config"].encode()).hexdigest(),
         tests=[dataclasses.asdict(test) for test in tests],
         parameters=scored.parameters,
         steps=int(read_bundle(bundle).info.training.settings["steps"] or 0),

@@ -1,77 +1,39 @@
-"""Scores of a run for each test row, without texts; stored as JSONL."""
+"""Verdicts of a run on each test row."""
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 
 from trivet.ablation.grid import MeasuredRows
+from trivet.ablation.verdicts import JudgedRow
 from trivet.backends.backend import POSITIONS
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.weights import load_rag_model
 from trivet.configs.schema import Precision, TrainConfig
-from trivet.data.files.json_rows import parse_plain_line, read_lines
 from trivet.data.windows import Windows
-from trivet.errors import BackendError, ConfigError, DataError, ExampleError
+from trivet.errors import BackendError, ConfigError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.labelled.augmentation.augment import lengthen
 from trivet.labelled.grouping import shares_text
 from trivet.labelled.sources import choose_rows, load_source
-from trivet.measures.curves import BINS, bin_indices
-from trivet.measures.intervals import BoolArray, FloatArray
-from trivet.measures.predictions import marked_characters, marked_sentences, touched_sentences
-from trivet.measures.samples import true_score
+from trivet.measures.predictions import Prediction
 from trivet.model.aggregate import Outputs
 from trivet.model.rag_model import RagModel, as_tensors, to_numpy
-from trivet.records import Evaluation, FailedEvaluation, LabelledExample, to_json_text
+from trivet.records import LabelledExample
 
 _CPU = torch.device("cpu")
-# bin, number of units, sum over units of label minus probability
-Bins = list[tuple[int, int, float]]
-
-
-@dataclass(frozen=True)
-class RowScore:
-    """Truths and scores of one row; ``None`` where unknown or failed."""
-
-    test: str  # label of the test entry
-    row: int  # index in that entry's rows
-    id: str | None
-    source: str
-    group: str
-    generator: str | None
-    windows: int | None = None
-    failed: str | None = None  # code of the failure
-    leaked: bool | None = None  # whether it shares a text with training rows; None: not known
-    adherent: bool | None = None
-    faithfulness: float | None = None
-    flagged: bool | None = None  # whether the verdict is not adherent
-    relevance: float | None = None
-    relevance_true: float | None = None  # annotators' score, or the share of marked sentences
-    utilization: float | None = None
-    utilization_true: float | None = None
-    completeness: float | None = None
-    completeness_true: float | None = None
-    span_hits: int | None = None  # flagged and truly unsupported characters
-    span_flagged: int | None = None
-    span_gold: int | None = None
-    support_bins: Bins | None = None  # response sentences; positive = unsupported
-    relevance_bins: Bins | None = None  # context sentences; positive = relevant
-    utilization_bins: Bins | None = None  # context sentences; positive = utilized
 
 
 @dataclass(frozen=True)
 class ScoredRows:
-    """All row scores of one run in order of test and row, and the cost of inference."""
+    """The test rows of one run in order, with its verdicts, and the cost of inference."""
 
-    rows: list[RowScore]
+    rows: list[JudgedRow]
     seconds: float  # in the model, with copies to and from its device
     windows: int
     parameters: int
@@ -166,101 +128,16 @@ def score_rows(
     evaluator.evaluate("Warm?", ["The first call of a device is slow."], "It is.")
     backend.seconds, backend.windows = 0.0, 0
     trained = bundle.training_texts()
-    scores = []
+    judged = []
     for label, examples in rows.items():
         results = evaluator.evaluate_many(one.example for one in examples)
-        for number, (one, result) in enumerate(zip(examples, results, strict=True)):
+        for one, result in zip(examples, results, strict=True):
             leaked = None if trained is None else shares_text(one, trained)
-            score = score_row(label, number, one, result)
-            scores.append(dataclasses.replace(score, leaked=leaked))
+            judged.append(JudgedRow(label, Prediction(one, result), leaked))
     return ScoredRows(
-        rows=scores,
+        rows=judged,
         seconds=backend.seconds,
         windows=backend.windows,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         device=backend.name,
     )
-
-
-def score_row(
-    test: str, number: int, labelled: LabelledExample, result: Evaluation | FailedEvaluation
-) -> RowScore:
-    """Return the stored scores of one row."""
-    labels = labelled.labels
-    row = RowScore(
-        test=test,
-        row=number,
-        id=labelled.example.id,
-        source=labelled.source,
-        group=labelled.group,
-        generator=labelled.generator,
-        adherent=labels.adherent,
-    )
-    if isinstance(result, FailedEvaluation):
-        return dataclasses.replace(row, failed=result.code)
-    known: dict[str, Any] = {}
-    for name, spans in (("relevance", labels.relevant), ("utilization", labels.utilized)):
-        if spans is not None and getattr(result, name) is not None:
-            probs = [
-                getattr(one, name) or 0.0
-                for context in result.contexts
-                for one in context.sentences
-            ]
-            known[f"{name}_bins"] = _bins(probs, marked_sentences(result, spans))
-    if labels.unsupported is not None and result.faithfulness is not None:
-        length = len(labelled.example.response)
-        gold = marked_characters(length, labels.unsupported)
-        flagged = marked_characters(length, result.unsupported)
-        known["span_hits"] = int((gold & flagged).sum())
-        known["span_flagged"], known["span_gold"] = int(flagged.sum()), int(gold.sum())
-        claims = [each for each in result.sentences if each.support is not None]
-        probs = [1 - each.support for each in claims if each.support is not None]
-        known["support_bins"] = _bins(probs, touched_sentences(claims, labels.unsupported))
-    return dataclasses.replace(
-        row,
-        windows=result.windows,
-        faithfulness=result.faithfulness,
-        flagged=None if result.adherent is None else not result.adherent,
-        relevance=result.relevance,
-        relevance_true=true_score(labels, result, "relevance"),
-        utilization=result.utilization,
-        utilization_true=true_score(labels, result, "utilization"),
-        completeness=result.completeness,
-        completeness_true=true_score(labels, result, "completeness"),
-        **known,
-    )
-
-
-def write_scores(path: Path, rows: Iterable[RowScore]) -> None:
-    """Write one JSON object per line; never NaN."""
-    lines = [to_json_text(dataclasses.asdict(row)) for row in rows]
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-
-def read_scores(path: Path) -> list[RowScore]:
-    """Return the row scores of a file.
-
-    Raises:
-        DataError: The file cannot be read, or a line is no row score.
-    """
-    rows = []
-    try:
-        with path.open("rb") as file:
-            for number, row in read_lines(file, parse_plain_line):
-                try:
-                    if isinstance(row, ExampleError):
-                        raise row
-                    rows.append(RowScore(**dict(row)))
-                except (TypeError, ExampleError) as error:
-                    raise DataError(f"{path}, line {number}: no row score: {error}") from error
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
-    return rows
-
-
-def _bins(probs: Sequence[float], positive: BoolArray) -> Bins:
-    values: FloatArray = np.asarray(probs, dtype=np.float64)
-    bins = bin_indices(values)
-    counts = np.bincount(bins, minlength=BINS)
-    gaps = np.bincount(bins, positive - values, minlength=BINS)
-    return [(int(b), int(counts[b]), float(gaps[b])) for b in np.flatnonzero(counts)]

@@ -19,10 +19,11 @@ from scipy.special import stdtrit
 
 from trivet.ablation.comparison import MEASURES, Compared, compare_runs
 from trivet.ablation.grid import Grid, Run
-from trivet.ablation.run import SCORES, Finished, read_done, state_of
-from trivet.ablation.scores import read_scores
+from trivet.ablation.run import VERDICTS, Finished, read_done, state_of
+from trivet.ablation.verdicts import read_rows
 from trivet.errors import DataError
 from trivet.measures.intervals import Estimate
+from trivet.records import FailedEvaluation
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def tabulate(grid: Grid, command: str = "trivet ablate") -> Table:
 
     Raises:
         ConfigError: A run has another configuration than the grid.
-        DataError: No run is finished, or stored scores are damaged or of different rows.
+        DataError: No run is finished, or stored verdicts are damaged or of different rows.
     """
     found = [
         (run, done)
@@ -101,9 +102,12 @@ def tabulate(grid: Grid, command: str = "trivet ablate") -> Table:
     ]
     if not found:
         raise DataError(f"{grid.folder}: no run is finished, there is nothing to compare yet")
-    scores = [read_scores(run.folder / SCORES) for run, _ in found]
-    compared = compare_runs(scores)
-    failed = [sum(row.failed is not None for row in rows) for rows in scores]
+    judged = [read_rows(run.folder / VERDICTS) for run, _ in found]
+    compared = compare_runs(judged)
+    failed = [
+        sum(isinstance(row.prediction.evaluation, FailedEvaluation) for row in rows)
+        for rows in judged
+    ]
     runs = [run for run, _ in found]
     return Table(
         name=grid.name,

@@ -190,11 +190,7 @@ def calibration_error(row: IntArray, probs: FloatArray, positive: BoolArray, n: 
     """
     place = row * BINS + bin_indices(probs)
     gaps = np.bincount(place, positive - probs, minlength=n * BINS).astype(np.float64, copy=False)
-    return binned_calibration_error(gaps.reshape(n, BINS), np.bincount(row, minlength=n))
-
-
-def binned_calibration_error(gaps: FloatArray, counts: IntArray) -> Statistic:
-    """Expected calibration error of [n] counts of units, and sums of label - prob [n, 15]."""
+    counts, gaps = np.bincount(row, minlength=n), gaps.reshape(n, BINS)
 
     def statistic(weights: FloatArray) -> FloatArray:
         return _ratio(np.abs(weights @ gaps).sum(axis=1), weights @ counts)

@@ -6,7 +6,7 @@ The buckets are those of Luna (arXiv 2406.00975, table 4).
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -16,7 +16,7 @@ import numpy as np
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.measures.figures import Figure
 from trivet.measures.intervals import Estimate
-from trivet.measures.metrics import Measured, draws_of, measured_rows, to_figure
+from trivet.measures.metrics import Measured, by_family, draws_of, measured_rows, to_figure
 from trivet.measures.predictions import Prediction
 from trivet.records import RagExample
 
@@ -74,25 +74,19 @@ def measure_by_length(
     Raises:
         ValueError: There is not one length per row, or a verdict holds a number that is not finite.
     """
-    places: dict[str, list[int]] = defaultdict(list)
-    families: dict[str, set[str]] = defaultdict(set)
-    for place, row in enumerate(rows):
-        places[row.example.source].append(place)
-        families[row.example.source.split("/")[0]].add(row.example.source)
-    names: list[str] = []
-    for family, sources in sorted(families.items()):
-        names += sorted(sources)
-        if len(sources) > 1:
-            names.append(f"{family}/pooled")
-            places[names[-1]] = [place for one in sorted(sources) for place in places[one]]
+    places: dict[str, list[int]] = {}
+    for family in by_family(rows):
+        places |= family.sources
+        if len(family.sources) > 1:
+            places[f"{family.name}/pooled"] = family.places(family.sources)
     buckets = [bucket_of(count) for _, count in zip(rows, tokens, strict=True)]
     figures: list[Figure] = []
-    for source in names:
-        own = [rows[place] for place in places[source]]
+    for source, here in places.items():
+        own = [rows[place] for place in here]
         draws = draws_of(own, source, resamples)
         shortest: tuple[str, dict[str, Measured]] | None = None
         for bucket, _ in BUCKETS:
-            positions = np.flatnonzero([buckets[place] == bucket for place in places[source]])
+            positions = np.flatnonzero([buckets[place] == bucket for place in here])
             if not len(positions):
                 continue
             found = measured_rows([own[i] for i in positions], draws, positions)

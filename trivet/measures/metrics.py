@@ -25,7 +25,6 @@ without a verdict counts as ``failed`` and in no mean. Undefined values are None
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -55,12 +54,55 @@ VERTICALS = {
     "finance": ("finqa", "tatqa"),
     "general": ("expertqa", "hagrid", "hotpotqa", "msmarco"),
 }
-DEFAULT_PROTOCOL = Protocol("mean")
+_DEFAULT_PROTOCOL = Protocol("mean")
 PROTOCOLS = {
     "ragbench": Protocol("both", parts=VERTICALS),
     "ragtruth": Protocol("pooled", by_generator=True, common_threshold=True),
     "halubench": Protocol("both"),
 }
+
+
+@dataclass(frozen=True)
+class Family:
+    """The places of the rows of a data set (``FAMILY``) among others."""
+
+    name: str
+    sources: Mapping[str, list[int]]  # of each source (``FAMILY/SET``), by name
+    protocol: Protocol
+
+    @property
+    def has_mean(self) -> bool:
+        """Whether the mean over the sources is a figure."""
+        return self.protocol.overall != "pooled" and len(self.sources) > 1
+
+    def pooled(self) -> dict[str, list[int]]:
+        """Return the places of the rows of each figure of several sources that are pooled."""
+        found = {
+            f"{self.name}/{part}/pooled": [
+                one for one in self.sources if one.split("/", 1)[-1] in sets
+            ]
+            for part, sets in self.protocol.parts.items()
+        }
+        if self.protocol.overall != "mean":
+            found[f"{self.name}/pooled"] = list(self.sources)
+        return {name: self.places(own) for name, own in found.items() if len(own) > 1}
+
+    def places(self, sources: Iterable[str]) -> list[int]:
+        """Return the places of the rows of some sources."""
+        return [place for source in sources for place in self.sources[source]]
+
+
+def by_family(rows: Sequence[Prediction]) -> list[Family]:
+    """Return the data sets of rows in order of their names."""
+    found: dict[str, dict[str, list[int]]] = {}
+    sources = [row.example.source for row in rows]
+    for place in sorted(range(len(rows)), key=lambda place: sources[place]):
+        own = found.setdefault(sources[place].split("/")[0], {})
+        own.setdefault(sources[place], []).append(place)
+    return [
+        Family(name, own, PROTOCOLS.get(name, _DEFAULT_PROTOCOL))
+        for name, own in sorted(found.items())
+    ]
 
 
 @dataclass(frozen=True)
@@ -86,42 +128,23 @@ def measure(rows: Iterable[Prediction], *, resamples: int = 1000) -> list[Figure
     Raises:
         ValueError: A verdict holds a number that is not finite.
     """
-    families: dict[str, dict[str, list[Prediction]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        source = row.example.source
-        families[source.split("/")[0]][source].append(row)
+    rows = list(rows)
     figures: list[Figure] = []
-    for family, sources in sorted(families.items()):
-        protocol = PROTOCOLS.get(family, DEFAULT_PROTOCOL)
+    for family in by_family(rows):
         measured: dict[str, dict[str, Measured]] = {}
-        every = [row for source in sorted(sources) for row in sources[source]]
-        names = {source: [source] for source in sorted(sources)} | pooled_sources(family, sources)
-        for name, own in names.items():
-            rows_here = [row for source in own for row in sources[source]]
-            draws = draws_of(rows_here, name, resamples)
-            measured[name] = measured_rows(rows_here, draws)
-            if protocol.common_threshold:
-                at_common = samples_at_common_threshold(rows_here, every)
-                measured[name] |= measured_rows(rows_here, draws, found=at_common)
-            figures += _figures(name, rows_here, draws, measured[name], protocol)
-        if protocol.overall != "pooled" and len(sources) > 1:
-            figures += means(
-                f"{family}/mean", {source: measured[source] for source in sorted(sources)}
-            )
+        every = [rows[place] for place in family.places(family.sources)]
+        for name, places in {**family.sources, **family.pooled()}.items():
+            here = [rows[place] for place in places]
+            draws = draws_of(here, name, resamples)
+            measured[name] = measured_rows(here, draws)
+            if family.protocol.common_threshold:
+                at_common = samples_at_common_threshold(here, every)
+                measured[name] |= measured_rows(here, draws, found=at_common)
+            figures += _figures(name, here, draws, measured[name], family.protocol)
+        if family.has_mean:
+            sets = {source: measured[source] for source in family.sources}
+            figures += means(f"{family.name}/mean", sets)
     return figures
-
-
-def pooled_sources(family: str, sources: Iterable[str]) -> dict[str, list[str]]:
-    """Return the names of a family's pooled figures, each with its sources of several."""
-    protocol = PROTOCOLS.get(family, DEFAULT_PROTOCOL)
-    present = sorted(sources)
-    found = {
-        f"{family}/{part}/pooled": [one for one in present if one.split("/", 1)[-1] in sets]
-        for part, sets in protocol.parts.items()
-    }
-    if protocol.overall != "mean":
-        found[f"{family}/pooled"] = present
-    return {name: own for name, own in found.items() if len(own) > 1}
 
 
 def _figures(

@@ -9,7 +9,6 @@ A row counts for a judge if its truth, the judge's score and the bundle's score 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -24,7 +23,7 @@ from trivet.measures.intervals import (
     auroc,
     root_mean_square,
 )
-from trivet.measures.metrics import Measured, draws_of, means, to_figure
+from trivet.measures.metrics import Measured, by_family, draws_of, means, to_figure
 from trivet.measures.predictions import Prediction, finite
 from trivet.measures.samples import Sample, true_score
 from trivet.records import Evaluation
@@ -37,29 +36,28 @@ _SCORES = {
 
 
 def measure_published(rows: Sequence[Prediction], *, resamples: int = 1000) -> list[Figure]:
-    """Return the figures of each judge per source, then their mean over a family's sources.
+    """Return the figures of each judge per source, and their mean over a family's sources.
 
     Raises:
         ValueError: A verdict holds a number that is not finite.
     """
-    sources: dict[str, list[Prediction]] = defaultdict(list)
-    for row in rows:
-        sources[row.example.source].append(row)
+    families = by_family(rows)
     figures: list[Figure] = []
     for judge in dict.fromkeys(one.judge for row in rows for one in row.example.published):
-        families: dict[str, dict[str, dict[str, Measured]]] = defaultdict(dict)
         found: list[Figure] = []
-        for source, own in sorted(sources.items()):
-            draws = draws_of(own, source, resamples)
-            measured: dict[str, Measured] = {}
-            for measure in _SCORES:
-                measured |= _compare(own, draws, judge, measure)
-            if measured:
-                families[source.split("/")[0]][source] = measured
-                found += [to_figure(source, one) for one in measured.values()]
-        for family, sets in families.items():
+        for family in families:
+            sets: dict[str, dict[str, Measured]] = {}
+            for source, places in family.sources.items():
+                own = [rows[place] for place in places]
+                draws = draws_of(own, source, resamples)
+                measured: dict[str, Measured] = {}
+                for measure in _SCORES:
+                    measured |= _compare(own, draws, judge, measure)
+                if measured:
+                    sets[source] = measured
+                    found += [to_figure(source, one) for one in measured.values()]
             if len(sets) > 1:
-                found += means(f"{family}/mean", sets)
+                found += means(f"{family.name}/mean", sets)
         figures += [replace(one, judge=judge) for one in found]
     return figures
 

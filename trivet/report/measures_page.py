@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from trivet.labelled.source_report import SourceReport
 from trivet.measures.curves import reliability_bins, roc_points
 from trivet.measures.figures import HEADER, Figure
-from trivet.measures.metrics import pooled_sources
+from trivet.measures.metrics import by_family
 from trivet.measures.predictions import Prediction, scored_units
 from trivet.records import FailedEvaluation
 from trivet.report.pages import Section, render_page, shown_text
@@ -76,10 +76,11 @@ def _cells(figures: Iterable[Figure]) -> list[tuple[str, ...]]:
 
 def _curves(rows: Sequence[Prediction], source: str) -> list[str]:
     """Draw the ROC curves of hallucination, and the reliability of each kind of prediction."""
-    family, _, part = source.partition("/")
-    present = {row.example.source for row in rows if row.example.source.split("/")[0] == family}
-    pooled = pooled_sources(family, present) | {f"{family}/mean": sorted(present)}
-    own = [row for row in rows if row.example.source in pooled.get(source, [source])]
+    places: dict[str, list[int]] = {}
+    for family in by_family(rows):
+        mean = {f"{family.name}/mean": family.places(family.sources)}
+        places |= {**family.sources, **family.pooled(), **mean}
+    own = [rows[place] for place in places.get(source, [])]
     curves = {}
     for name in sorted({row.example.source for row in own}):
         units = scored_units([row for row in own if row.example.source == name])["hallucination"]
@@ -89,7 +90,7 @@ def _curves(rows: Sequence[Prediction], source: str) -> list[str]:
     for number in range(0, len(curves), _MAX_CURVES):
         some = dict(list(curves.items())[number : number + _MAX_CURVES])
         drawings.append(roc_svg(some, "hallucination: ROC, with its area"))
-    if part == "mean":  # over sets, without rows
+    if source.partition("/")[2] == "mean":  # over sets, without rows
         return drawings
     for name, units in scored_units(own).items():
         if len(units.probs):
