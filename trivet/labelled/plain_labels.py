@@ -11,19 +11,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from trivet.data.files.json_rows import Fields
-from trivet.data.logs.column_mapping import Columns
-from trivet.data.logs.context_values import plain
-from trivet.data.logs.log import STDIN, SourceRow
-from trivet.data.logs.paths import MISSING, first_name, follow, is_path
+from trivet.data.logs.column_mapping import Columns, values_at, values_by_name
+from trivet.data.logs.log import STDIN
 from trivet.data.logs.recognition import read_rows
 from trivet.data.traces.trace_log import open_log
 from trivet.errors import DataError, ExampleError
 from trivet.labelled.grouping import choose_split, digest
 from trivet.labelled.source_report import RowError, SourceReport
-from trivet.records import FailedEvaluation, LabelledExample, Labels, RagExample
+from trivet.records import FailedEvaluation, LabelledExample, Labels
 
 LABEL_NAMES = ("adherent", "label", "gold", "labels.adherent")
 """Columns that are looked for, in this order; case is ignored."""
@@ -40,6 +37,9 @@ _UNSUPPORTED = frozenset(
 _ERRORS = re.compile("unsupported|wrong|incorrect|unfaithful|hallucinat|ungrounded")
 _FORMS = "true or false, 1 or 0, right or wrong, supported or unsupported"
 _SHOWN, _SHOWN_COLUMNS, _SHOWN_LETTERS = 3, 20, 40  # places, columns and letters in a message
+
+
+_Row: TypeAlias = Mapping[str, list[Any]]  # values by the lower-case names of their columns
 
 
 @dataclass(frozen=True)
@@ -82,37 +82,38 @@ def read_plain(
     if not rows:
         raise DataError(f"{source}: there are no rows")
     read = list(read_rows(rows, Columns(mapping, metadata=())))
-    column = _find_column(rows, label, source)
-    _check_labels(rows, column, source)
+    cells = [values_by_name(row) for row in rows]
+    column = _find_column(cells, label, source)
+    labels = [_cell(row, column) for row in cells]
+    places = [row.place for row in rows]
+    _check_labels(labels, places, column, source)
     name = "stdin" if source == STDIN else Path(source).name.split(".", 1)[0]
     report = SourceReport(source=source)
     readings: Counter[tuple[str, bool]] = Counter()
     unreadable = 0
 
-    def to_labelled(row: SourceRow, example: RagExample | FailedEvaluation) -> LabelledExample:
+    def to_labelled(number: int, place: str) -> LabelledExample:
         nonlocal unreadable
-        value = _label(row, column)
+        value, example = labels[number], read[number].example
         if value is None:
             raise RowError(f"no label in column {column!r}")
         if isinstance(example, FailedEvaluation):
             unreadable += 1
-            raise RowError(example.code, example.message.removeprefix(f"{row.place}: "))
+            raise RowError(example.code, example.message.removeprefix(f"{place}: "))
         if not example.response.strip():
             raise RowError("no response to judge")
         supported = bool(read_label(value, column))
         readings[str(value).strip(), supported] += 1
-        given = _by_name(row.fields)
-        group, own_split = given.get("group"), given.get("split")
+        group, own_split = (_cell(cells[number], name) for name in ("group", "split"))
         return LabelledExample(
             example=example,
             labels=Labels(adherent=supported),
             source=name,
-            group=str(group) if group not in (None, "") else digest(*example.contexts),
-            split=str(own_split) if own_split not in (None, "") else None,
+            group=digest(*example.contexts) if group is None else str(group),
+            split=None if own_split is None else str(own_split),
         )
 
-    pairs = ((row.place, (row, one.example)) for row, one in zip(rows, read, strict=True))
-    examples = report.collect(pairs, lambda pair, _: to_labelled(*pair))
+    examples = report.collect(zip(places, range(len(rows)), strict=True), to_labelled)
     if not examples:
         raise DataError(
             f"{source}: none of the {len(rows)} rows can be measured: "
@@ -144,24 +145,20 @@ def _is_inverse(column: str) -> bool:
     return errors > 0 and not any(word in rest for word in _SUPPORTED)
 
 
-def _find_column(rows: Sequence[SourceRow], label: str | None, source: str) -> str:
-    """Return the first column that has a label in some row, or else one that is there."""
+def _find_column(cells: Sequence[_Row], label: str | None, source: str) -> str:
+    """Return the first column that has a label in some row."""
     names = LABEL_NAMES if label is None else (label,)
-    present = []
     for name in names:
-        values = [_value(row, name) for row in rows]
-        if any(value is not MISSING for value in values):
-            present.append(name)
-        if any(value is not MISSING and not _is_empty(value) for value in values):
+        if any(_cell(row, name) is not None for row in cells):
             return name
-    if present:
+    if present := [name for name in names if any(_values(row, name) for row in cells)]:
         raise DataError(
-            f"{source}: column {present[0]!r} is empty in all {len(rows)} rows; write {_FORMS} "
+            f"{source}: column {present[0]!r} is empty in all {len(cells)} rows; write {_FORMS} "
             "into it, or name another column with --label COLUMN"
         )
-    found = dict.fromkeys(name for row in rows for name in _by_name(row.fields))
+    found = dict.fromkeys(name for row in cells for name in row)
     shown = ", ".join(name[:_SHOWN_LETTERS] for name in list(found)[:_SHOWN_COLUMNS]) or "none"
-    if label is None and any(isinstance(_value(row, "labels"), Mapping) for row in rows):
+    if label is None and any(isinstance(_cell(row, "labels"), Mapping) for row in cells):
         raise DataError(
             f"{source}: the labels are spans, not one for each answer; use --data jsonl:{source}"
         )
@@ -171,12 +168,12 @@ def _find_column(rows: Sequence[SourceRow], label: str | None, source: str) -> s
     )
 
 
-def _check_labels(rows: Sequence[SourceRow], column: str, source: str) -> None:
+def _check_labels(labels: Sequence[Any], places: Sequence[str], column: str, source: str) -> None:
     """Refuse labels that are neither, all at once."""
     bad = [
-        f"{row.place} has {str(value)[:_SHOWN_LETTERS]!r}"
-        for row in rows
-        if (value := _label(row, column)) is not None and read_label(value, column) is None
+        f"{place} has {str(value)[:_SHOWN_LETTERS]!r}"
+        for value, place in zip(labels, places, strict=True)
+        if value is not None and read_label(value, column) is None
     ]
     if bad:
         more = f" and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
@@ -186,31 +183,14 @@ def _check_labels(rows: Sequence[SourceRow], column: str, source: str) -> None:
         )
 
 
-def _label(row: SourceRow, column: str) -> Any:
-    """Return the label of a row as written; ``None`` without one."""
-    value = _value(row, column)
-    return None if value is MISSING or _is_empty(value) else value
+def _values(row: _Row, column: str) -> list[Any]:
+    try:
+        return values_at(row, column)
+    except ExampleError:
+        return []
 
 
-def _value(row: SourceRow, column: str) -> Any:
-    """Return the value in a column, or at a path into one, of a row; ``MISSING`` without it."""
-    by_name = _by_name(row.fields)
-    if column.casefold() in by_name:
-        return by_name[column.casefold()]
-    if is_path(column) and (first := first_name(column)).casefold() in by_name:
-        try:
-            return plain(follow(by_name[first.casefold()], column[len(first) :]))
-        except ExampleError:
-            return MISSING
-    return MISSING
-
-
-def _by_name(fields: Fields | ExampleError) -> dict[str, Any]:
-    """Return the values of a row by its column names without case."""
-    if isinstance(fields, ExampleError):
-        return {}
-    return {name.casefold(): plain(value) for name, value in fields}
-
-
-def _is_empty(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())
+def _cell(row: _Row, column: str) -> Any:
+    """Return the value in a column, or at a path into one; ``None`` if it is missing or empty."""
+    value = next(reversed(_values(row, column)), None)
+    return None if isinstance(value, str) and not value.strip() else value

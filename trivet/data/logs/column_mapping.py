@@ -142,9 +142,7 @@ class Columns:
 
     def used(self, row: SourceRow) -> dict[str, str]:
         """Return the name or path of each required field that a row has."""
-        if isinstance(row.fields, ExampleError):
-            return {}
-        by_name = _by_name(row.fields)
+        by_name = values_by_name(row)
         used = {}
         for ours in REQUIRED:
             try:
@@ -166,7 +164,7 @@ class Columns:
         try:
             if isinstance(row.fields, ExampleError):
                 raise row.fields
-            by_name = _by_name(row.fields)
+            by_name = values_by_name(row)
             place = row.place if self._id_by_place else None
             name = _id(_only(self._values(by_name, "id"), "id"), place)
             values = {ours: self._values(by_name, ours) for ours in self._names}
@@ -233,18 +231,12 @@ class Columns:
         for name in self._names[ours]:
             if self.shape and any(value for values in found.values() for value in values):
                 break  # the first path that leads to a value counts
-            if name.lower() in row:
-                found[name] = [plain(value) for value in row[name.lower()]]
-            elif is_path(name) and (first := first_name(name)).lower() in row:
-                rest = name[len(first) :]
-                try:
-                    below = [follow(plain(value), rest) for value in row[first.lower()]]
-                except ExampleError:
-                    if ours in REQUIRED or ours in self.mapping:
-                        raise
-                    continue
-                if below := [plain(value) for value in below if value is not MISSING]:
-                    found[name] = below
+            try:
+                if values := values_at(row, name):
+                    found[name] = values
+            except ExampleError:
+                if ours in REQUIRED or ours in self.mapping:
+                    raise
         if self.shape:
             last = list(found.items())[-1:]
             return {name: [None if v in ("", []) else v for v in values] for name, values in last}
@@ -269,12 +261,26 @@ def _ids(example: RagExample) -> tuple[str | None, ...] | None:
     return tuple(own.id or own.title for own in example.context_names) or None
 
 
-def _by_name(fields: Fields) -> dict[str, list[Any]]:
-    """Return the values of a row by their names in lower case."""
+def values_by_name(row: SourceRow) -> dict[str, list[Any]]:
+    """Return the values of a row by their names in lower case; none of a row that is refused."""
     by_name: dict[str, list[Any]] = {}
-    for column, value in fields:
+    for column, value in () if isinstance(row.fields, ExampleError) else row.fields:
         by_name.setdefault(column.lower(), []).append(value)
     return by_name
+
+
+def values_at(row: Mapping[str, list[Any]], name: str) -> list[Any]:
+    """Return the values in a column, in any case, or at a path into one; a path that fails raises.
+
+    ``row`` is as `values_by_name` returns it.
+    """
+    if name.lower() in row:
+        return [plain(value) for value in row[name.lower()]]
+    first = first_name(name)
+    if not is_path(name) or first.lower() not in row:
+        return []
+    below = [follow(plain(value), name[len(first) :]) for value in row[first.lower()]]
+    return [plain(value) for value in below if value is not MISSING]
 
 
 def _only(present: Mapping[str, list[Any]], ours: str) -> Any:
