@@ -14,7 +14,7 @@ import numpy as np
 
 from trivet.data.sentences import split_sentences
 from trivet.data.spans import subtract_spans
-from trivet.records import ContextSpan, Evidence, LabelledExample, Span
+from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, Span
 
 
 def drop_contexts(labelled: LabelledExample, keep: Sequence[int]) -> LabelledExample:
@@ -51,26 +51,28 @@ def drop_contexts(labelled: LabelledExample, keep: Sequence[int]) -> LabelledExa
     if not lost and used and still and len(still) == len(used):
         return replace(shortened, labels=left)
 
-    response, known = example.response, labels.unsupported or ()
     supported = [evidence.response for evidence in remaining]
-    newly = subtract_spans(response, lost, [*known, *supported])
-    unsupported = tuple(sorted([*known, *newly], key=lambda span: (span.start, span.end)))
-    whole = Span(0, len(response))
-    unclear = subtract_spans(response, [whole], [*unsupported, *supported])
-    adherent = labels.adherent
-    if unsupported:
-        adherent = False
-    elif unclear and adherent:
-        adherent = None
-    tokens_known = labels.unsupported is not None and bool(unsupported or supported)
-    left = replace(
-        left,
-        unsupported=unsupported if tokens_known else None,
-        unclear=unclear if tokens_known else (),
-        contradicted=left.contradicted if tokens_known else None,
-        adherent=adherent,
-    )
+    unnamed = subtract_spans(example.response, [Span(0, len(example.response))], supported)
+    left = after_loss(left, example.response, lost, supported, unnamed)
+    if labels.unsupported is None or not (left.unsupported or supported):
+        left = replace(left, unsupported=None, unclear=(), contradicted=None)
     return replace(shortened, labels=left)
+
+
+def after_loss(
+    labels: Labels, response: str, lost: Iterable[Span], kept: list[Span], doubtful: Iterable[Span]
+) -> Labels:
+    """Return the labels of a response after a loss of evidence.
+
+    Spans ``lost`` become unsupported but for what is in those ``kept``; the rest of the
+    ``doubtful`` is unclear.
+    """
+    known = labels.unsupported or ()
+    newly = subtract_spans(response, lost, [*known, *kept])
+    unsupported = tuple(sorted([*known, *newly], key=lambda span: (span.start, span.end)))
+    unclear = subtract_spans(response, doubtful, unsupported)
+    adherent = False if unsupported else None if unclear and labels.adherent else labels.adherent
+    return replace(labels, unsupported=unsupported, unclear=unclear, adherent=adherent)
 
 
 def permute_contexts(labelled: LabelledExample, order: Sequence[int]) -> LabelledExample:

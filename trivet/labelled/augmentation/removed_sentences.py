@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from trivet.data.sentences import split_sentences
-from trivet.data.spans import subtract_spans
+from trivet.labelled.augmentation.altered_contexts import after_loss
 from trivet.records import ContextSpan, Evidence, LabelledExample, Span
 
 _WORD = re.compile(r"\w+")
@@ -137,35 +137,24 @@ def remove_sentences(
             relevant=None if labels.relevant is None else move(labels.relevant),
             utilized=None if labels.utilized is None else move(labels.utilized),
             contradicted=() if labels.known_conflicts() == () else None,
+            evidence=None if labels.evidence is None else tuple(remaining),
             relevance=None,
             utilization=None,
             completeness=None,
         ),
     )
-    if not used and not lost and not partly:
-        evidence = None if labels.evidence is None else tuple(remaining)
-        return replace(shortened, labels=replace(shortened.labels, evidence=evidence))
+    if not (used or lost or partly):
+        return shortened
+    left = shortened.labels
     if labels.evidence is None or labels.unsupported is None:
-        unknown = replace(
-            shortened.labels, unsupported=None, contradicted=None, evidence=None, unclear=()
+        adherent = False if labels.adherent is False else None
+        left = replace(
+            left, unsupported=None, contradicted=None, evidence=None, unclear=(), adherent=adherent
         )
-        adherent = None if labels.adherent is not False else False
-        return replace(shortened, labels=replace(unknown, adherent=adherent))
-    supported = [each.response for each in remaining]
-    newly = subtract_spans(example.response, lost, [*supported, *partly, *labels.unsupported])
-    unsupported = tuple(sorted([*labels.unsupported, *newly], key=lambda span: span.start))
-    unclear = subtract_spans(example.response, [*labels.unclear, *partly], unsupported)
-    adherent = False if unsupported else None if unclear else labels.adherent
-    return replace(
-        shortened,
-        labels=replace(
-            shortened.labels,
-            unsupported=unsupported,
-            unclear=unclear,
-            evidence=tuple(remaining),
-            adherent=adherent,
-        ),
-    )
+    else:
+        kept = [*(each.response for each in remaining), *partly]
+        left = after_loss(left, example.response, lost, kept, [*labels.unclear, *partly])
+    return replace(shortened, labels=left)
 
 
 def text_of(labelled: LabelledExample, span: ContextSpan) -> str:
