@@ -25,19 +25,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trivet.calibration.choices import Level, Method, Weighing
-from trivet.calibration.joining import HeadLogits, Joined, Probabilities, highest, sigmoid
+from trivet.calibration.joining import HeadLogits, Probabilities, highest, join_logits
 from trivet.errors import DataError
 from trivet.measures.curves import FloatArray
 from trivet.measures.intervals import BoolArray
 from trivet.model.aggregate import NO_LAYER, SentenceLayer
 from trivet.model.architecture import KNOTS, Reduction
 
-Loss = Callable[[FloatArray], tuple[float, FloatArray]]
-"""Logits of the positive class [M] or [T] -> loss, and its derivative by them."""
+if TYPE_CHECKING:  # loaded late: thresholds alone need no torch
+    from torch import Tensor
+
+_Loss = Callable[["Tensor"], "Tensor"]  # logits of the positive class [M] or [T] -> loss
 
 _SMALLEST = 1e-9  # least probability under a logarithm
 _SCALE_SPREAD, _OTHER_SPREAD = 0.5, 2.0  # standard deviations of the prior
@@ -75,13 +78,16 @@ def probabilities(
     head: HeadLogits, found: Map, faithfulness: Reduction = "weakest_sentence"
 ) -> Probabilities:
     """Return the probabilities of a head's logits under a map, joined as in the model."""
+    import torch
+
     if isinstance(found, KnotMap):
-        margins = _through_knots(_margins(head.logits)[0], found)
+        margins = torch.from_numpy(_through_knots(_margins(head).numpy(), found))
     else:
-        margins = _margins(head.logits, found.scale)[0] + found.shift
+        margins = _margins(head, found.scale) + found.shift
         if head.lexical_overlap is not None:
-            margins = margins + found.lexical_overlap * head.lexical_overlap
-    return Joined(head, margins, faithfulness, found.layer).found
+            margins = margins + found.lexical_overlap * torch.from_numpy(head.lexical_overlap)
+    joined = join_logits(head, margins, faithfulness, found.layer)
+    return Probabilities(*(each.numpy() for each in joined))
 
 
 def fit(
@@ -103,6 +109,8 @@ def fit(
     Raises:
         DataError: Labels of a class are missing, or labels and logits are not positively related.
     """
+    import torch
+
     known = ~np.isnan(head.verdict)
     known[head.row[~np.isnan(head.truth)]] = True
     known &= head.weight > 0
@@ -110,19 +118,20 @@ def fit(
     terms = _terms(head, level, weighing)
     if not terms:
         raise DataError(f"{what}: needs labels of both kinds, 1 and 0, to calibrate on")
-    smooth = {name: (_smoothed(truth, weight), weight) for name, truth, weight in terms}
+    smooth = [
+        (name, torch.from_numpy(_smoothed(truth, weight)), torch.from_numpy(weight / weight.sum()))
+        for name, truth, weight in terms
+    ]
 
-    def loss(margins: FloatArray) -> tuple[float, FloatArray]:
-        joined = Joined(head, margins, faithfulness)
-        total, slopes = 0.0, {name: np.zeros(len(getattr(joined.found, name))) for name in _KINDS}
-        for name, (target, weight) in smooth.items():
-            given = getattr(joined.found, name)
-            probs = np.clip(given, _SMALLEST, 1 - _SMALLEST)
-            share = weight / weight.sum() / len(terms)
-            likelihood = target * np.log(probs) + (1 - target) * np.log1p(-probs)
-            total -= float(share @ likelihood)
-            slopes[name] = share * ((1 - target) / (1 - probs) - target / probs) * (given == probs)
-        return total, joined.slopes(*slopes.values())
+    def loss(margins: Tensor) -> Tensor:
+        _, sentences, whole = join_logits(head, margins, faithfulness)
+        joined = {"sentences": sentences, "faithfulness": whole}
+        total = margins.new_zeros(())
+        for name, target, share in smooth:
+            probs = joined[name].clip(_SMALLEST, 1 - _SMALLEST)
+            likelihood = target * probs.log() + (1 - target) * torch.log1p(-probs)
+            total = total - share @ likelihood / len(smooth)
+        return total
 
     overlap = head.lexical_overlap if lexical_overlap and method == "platt" else None
     count = max(float(weight.sum()) for *_, weight in terms)
@@ -133,19 +142,25 @@ def fit(
 
 
 def minimize(
-    objective: Loss, start: FloatArray, bounds: Sequence[tuple[float | None, float | None]] = ()
+    objective: Callable[[Tensor], Tensor],
+    start: FloatArray,
+    bounds: Sequence[tuple[float | None, float | None]] = (),
 ) -> FloatArray:
-    """Return a minimum of a function that returns its value and gradient, by L-BFGS-B."""
+    """Return a minimum of a function that torch can differentiate, by L-BFGS-B."""
+    import torch
     from scipy import optimize  # of the extra ``train``, as torch is, which gives the logits
+
+    def with_slopes(values: FloatArray) -> tuple[float, FloatArray]:
+        given = torch.tensor(values, requires_grad=True)
+        found = objective(given)
+        (slopes,) = torch.autograd.grad(found, given)
+        return float(found.detach()), slopes.numpy()
 
     options = {"ftol": 1e-15, "gtol": 1e-9, "maxiter": 1000}
     found: FloatArray = optimize.minimize(
-        objective, start, jac=True, method="L-BFGS-B", bounds=bounds or None, options=options
+        with_slopes, start, jac=True, method="L-BFGS-B", bounds=bounds or None, options=options
     ).x
     return found
-
-
-_KINDS = ("sentences", "faithfulness")  # of probabilities, in the order of ``Joined.slopes``
 
 
 def _terms(
@@ -173,30 +188,31 @@ def _smoothed(truth: BoolArray, weight: FloatArray) -> FloatArray:
 
 
 def _fit_linear(
-    head: HeadLogits, loss: Loss, what: str, shifted: bool, overlap: FloatArray | None, count: float
+    head: HeadLogits,
+    loss: _Loss,
+    what: str,
+    shifted: bool,
+    overlap: FloatArray | None,
+    count: float,
 ) -> LinearMap:
+    import torch
+
     # In units of the logits' spread, and by the change of their mean, which are nearly independent.
-    margins, _ = _margins(head.logits)
+    margins = _margins(head).numpy()
     middle = float(margins.mean())
     spread = max(float(margins.std(ddof=1)) if len(margins) > 1 else 0.0, 1e-6)
 
-    def read(values: FloatArray) -> tuple[float, float]:
-        scale = float(np.exp(values[0])) / spread
-        return scale, middle * (1 - scale) + float(values[1]) if shifted else 0.0
+    def read(values: Tensor) -> tuple[Tensor, Tensor]:
+        scale = values[0].exp() / spread
+        return scale, middle * (1 - scale) + values[1] if shifted else torch.zeros(())
 
-    def objective(values: FloatArray) -> tuple[float, FloatArray]:
-        scale, change = read(values)
-        margins, by_scale = _margins(head.logits, scale)
-        margins = margins + change
+    def objective(values: Tensor) -> Tensor:
+        scale, shift = read(values)
+        margins = _margins(head, scale) + shift
         if overlap is not None:
-            margins = margins + values[-1] * overlap
-        total, slopes = loss(margins)
-        by_values = [scale * float(slopes @ (by_scale - middle * shifted))]
-        by_values += [float(slopes.sum())] * shifted
-        by_values += [] if overlap is None else [float(slopes @ overlap)]
-        far = np.append((scale - 1) / _SCALE_SPREAD, values[1:] / _OTHER_SPREAD)
-        of_far = np.append(scale * far[0] / _SCALE_SPREAD, far[1:] / _OTHER_SPREAD)
-        return total + float(far @ far) / (2 * count), np.array(by_values) + of_far / count
+            margins = margins + values[-1] * torch.from_numpy(overlap)
+        far = ((scale - 1) / _SCALE_SPREAD) ** 2 + (values[1:] / _OTHER_SPREAD).square().sum()
+        return loss(margins) + far / (2 * count)
 
     start = np.zeros(1 + shifted + (overlap is not None))
     start[0] = np.log(spread)  # the map that changes nothing
@@ -206,14 +222,18 @@ def _fit_linear(
             f"{what}: labels and logits are unrelated or inversely related (fitted, the logits' "
             f"spread is {fitted:.3f}); not fitted"
         )
-    return LinearMap(*read(found), 0.0 if overlap is None else float(found[-1]))
+    scale, shift = map(float, read(torch.from_numpy(found)))
+    return LinearMap(scale, shift, 0.0 if overlap is None else float(found[-1]))
 
 
-def _fit_knots(head: HeadLogits, loss: Loss, linear: LinearMap, knots: int) -> Map:
+def _fit_knots(head: HeadLogits, loss: _Loss, linear: LinearMap, knots: int) -> Map:
     """Fit a piecewise-linear map with knots at quantiles of the logits."""
-    margins, _ = _margins(head.logits)
+    import torch
+
+    every = _margins(head)
     if head.token is not None and head.is_evidence is None:
-        margins, _ = highest(margins, head.token, len(head.sentence))
+        every = highest(every, torch.from_numpy(head.token), len(head.sentence))
+    margins = every.numpy()
     places = np.quantile(margins, np.linspace(_TAIL, 1 - _TAIL, knots))
     # Nearly equal knots would have an undetermined slope.
     apart = np.concatenate([[True], np.diff(places) > 1e-3 * max(float(np.ptp(places)), 1e-6)])
@@ -225,26 +245,21 @@ def _fit_knots(head: HeadLogits, loss: Loss, linear: LinearMap, knots: int) -> M
     slope = np.log(np.expm1(max(linear.scale - _LEAST_SLOPE, 1e-3)))
     start = np.append(x[0] * linear.scale + linear.shift, np.full(len(steps), slope))
 
-    def heights(values: FloatArray) -> FloatArray:
-        rises = (np.logaddexp(0.0, values[1:]) + _LEAST_SLOPE) * steps
-        y: FloatArray = values[0] + np.append(0.0, np.cumsum(rises))
-        return y
+    def heights(values: Tensor) -> Tensor:
+        rises = (_softplus(values[1:]) + _LEAST_SLOPE) * torch.from_numpy(steps)
+        return values[0] + torch.cat([values.new_zeros(1), rises.cumsum(0)])
 
-    place = np.clip(np.searchsorted(x, margins), 1, len(x) - 1) - 1
-    share = (margins - x[place]) / steps[place]
+    after = np.clip(np.searchsorted(x, margins), 1, len(x) - 1)
+    share = torch.from_numpy((margins - x[after - 1]) / steps[after - 1])
+    place = torch.from_numpy(after - 1)
 
-    def objective(values: FloatArray) -> tuple[float, FloatArray]:
+    def objective(values: Tensor) -> Tensor:
         y = heights(values)
-        total, slopes = loss(y[place] + share * (y[place + 1] - y[place]))
-        by_height = np.bincount(place, slopes * (1 - share), len(x))
-        by_height += np.bincount(place + 1, slopes * share, len(x))
-        above = np.cumsum(by_height[::-1])[::-1]  # of this knot and all after it
-        by_values = np.append(above[0], above[1:] * sigmoid(values[1:]) * steps)
-        bends = np.diff(values[1:])
-        by_values[1:] += 2 * _SMOOTHNESS * (np.append(0.0, bends) - np.append(bends, 0.0))
-        return total + _SMOOTHNESS * float(bends @ bends), by_values
+        below = y[:-1].index_select(0, place)
+        mapped = below + share * y.diff().index_select(0, place)
+        return loss(mapped) + _SMOOTHNESS * values[1:].diff().square().sum()
 
-    y = heights(minimize(objective, start))
+    y = heights(torch.from_numpy(minimize(objective, start)))
     return KnotMap(tuple(x.tolist()), tuple(y.tolist()))
 
 
@@ -256,17 +271,19 @@ def _through_knots(margins: FloatArray, found: KnotMap) -> FloatArray:
     return mapped
 
 
-def _margins(logits: FloatArray, scale: float = 1.0) -> tuple[FloatArray, FloatArray]:
-    """Return the logit of the positive class of scaled logits, and its derivative by the scale.
+def _margins(head: HeadLogits, scale: Tensor | float = 1.0) -> Tensor:
+    """Return the logit of the positive class of scaled logits, the first of two or three. [M]."""
+    import torch
 
-    Of two or three logits it is that of the first class. *Shapes:* [M] or [M, 2 or 3] -> [M] x 2.
-    """
+    logits = torch.from_numpy(head.logits)
     if logits.ndim == 1:
-        return logits * scale, logits
+        return logits * scale
     if logits.shape[1] == 2:
-        apart = logits[:, 0] - logits[:, 1]
-        return apart * scale, apart
-    entailment, neutral, contradiction = logits.T
-    apart = contradiction - neutral
-    margins = scale * (entailment - neutral) - np.logaddexp(0.0, scale * apart)
-    return margins, entailment - neutral - sigmoid(scale * apart) * apart
+        return (logits[:, 0] - logits[:, 1]) * scale
+    entailment, neutral, contradiction = logits.unbind(1)
+    return scale * (entailment - neutral) - _softplus(scale * (contradiction - neutral))
+
+
+def _softplus(values: Tensor) -> Tensor:
+    """Return log(1 + exp) exactly; that of torch is linear beyond 20."""
+    return values.new_zeros(()).logaddexp(values)

@@ -1,6 +1,4 @@
-"""Logits of labelled examples, joined as in the model over ragged examples, and back.
-
-Backwards, a loss of joined probabilities becomes one of the logits, which fits need.
+"""Logits of labelled examples, joined as in the model over ragged examples, for fits by torch.
 
 Letters: M copies of tokens in windows, T tokens, S sentences, B examples.
 """
@@ -8,7 +6,7 @@ Letters: M copies of tokens in windows, T tokens, S sentences, B examples.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +15,9 @@ from trivet.measures.curves import FloatArray, IntArray
 from trivet.measures.intervals import BoolArray
 from trivet.model.aggregate import NO_LAYER, SentenceLayer, join_evidence, weigh_sentences
 from trivet.model.architecture import Reduction
+
+if TYPE_CHECKING:  # loaded late: thresholds alone need no torch
+    from torch import Tensor
 
 _Kind = TypeVar("_Kind", bound=np.generic)
 
@@ -66,93 +67,57 @@ class Probabilities:
     faithfulness: FloatArray
 
 
-class Joined:
-    """The probabilities ``found`` that logits of the positive class mean, perhaps with a layer."""
+def join_logits(
+    head: HeadLogits,
+    margins: Tensor,
+    faithfulness: Reduction,
+    layer: SentenceLayer = NO_LAYER,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the fields of ``Probabilities`` that logits of the positive class mean.
 
-    def __init__(
-        self,
-        head: HeadLogits,
-        margins: FloatArray,
-        faithfulness: Reduction,
-        layer: SentenceLayer = NO_LAYER,
-    ) -> None:
-        """Join logits of the copies [M], or of the tokens [T] if there is no evidence window."""
-        self._head, self._count = head, len(margins)
-        self._by_token = faithfulness == "weakest_token"
-        tokens = sigmoid(self._join_copies(margins))
-        self._sizes = np.bincount(head.sentence, minlength=len(head.row)).clip(min=1)
-        sums = np.bincount(head.sentence, weights=tokens, minlength=len(head.row))
-        sentences = sums / self._sizes
-        if head.features is not None:
-            sentences = weigh_sentences(sentences, head.features, layer)
-        if head.has_claim is not None:
-            sentences = np.where(head.has_claim, sentences, 1.0)
-        parts, place = sentences, head.row
-        self._part = np.arange(len(sentences))  # token or sentence of each part
-        if self._by_token:
-            parts, place = tokens, head.row[head.sentence]
-            self._part = np.arange(len(tokens))
-        elif head.has_claim is not None:
-            self._part = np.flatnonzero(head.has_claim)
-            parts, place = parts[self._part], place[self._part]
-        whole, self._lowest = _lowest(parts, place, len(head.weight))
-        self._has_next = np.zeros(len(whole), dtype=np.bool_)
-        self._next = self._lowest
-        if faithfulness == "two_weakest_sentences":
-            at_lowest = parts <= whole[place]
-            above = np.flatnonzero(~at_lowest)
-            following, index = _lowest(parts[above], place[above], len(whole))
-            self._next = np.append(above, -1)[index]
-            lowest = np.bincount(place[at_lowest], minlength=len(whole))
-            self._has_next = (lowest == 1) & (np.bincount(place, minlength=len(whole)) > 1)
-            whole = whole + (np.where(self._has_next, following, whole) - whole) / 3
-        self.found = Probabilities(tokens, sentences, whole)
+    The logits are of the copies [M], or of the tokens [T] if there is no evidence window.
+    """
+    import torch
 
-    def slopes(self, of_sentences: FloatArray, of_responses: FloatArray) -> FloatArray:
-        """Return the derivative of a loss by the logits, without a layer.
+    sentence, row = torch.from_numpy(head.sentence), torch.from_numpy(head.row)
+    count = len(head.weight)
+    tokens = _join_copies(head, margins).sigmoid()
+    sizes = torch.bincount(sentence, minlength=len(row)).clip(min=1)
+    sentences = tokens.new_zeros(len(row)).scatter_add(0, sentence, tokens) / sizes
+    if head.features is not None:
+        sentences = weigh_sentences(sentences, torch.from_numpy(head.features), layer)
+    parts, place = sentences, row
+    if head.has_claim is not None:
+        has_claim = torch.from_numpy(head.has_claim)
+        sentences = torch.where(has_claim, sentences, 1.0)
+        parts, place = sentences[has_claim], row[has_claim]
+    if faithfulness == "weakest_token":
+        return tokens, sentences, _lowest(tokens, row[sentence], count)
+    whole = _lowest(parts, place, count)
+    if faithfulness == "two_weakest_sentences":
+        at_lowest = parts <= whole[place]
+        following = _lowest(parts[~at_lowest], place[~at_lowest], count)
+        lowest = torch.bincount(place[at_lowest], minlength=count)
+        has_next = (lowest == 1) & (torch.bincount(place, minlength=count) > 1)
+        whole = whole + (torch.where(has_next, following, whole) - whole) / 3
+    return tokens, sentences, whole
 
-        *Shapes:* its derivatives by the sentences, [S], and by the responses, [B] -> as the logits.
-        """
-        head, tokens = self._head, self.found.tokens
-        of_parts = np.zeros(len(self._part) + 1)  # the last one: of responses without a part
-        following = np.where(self._has_next, of_responses / 3, 0.0)
-        np.add.at(of_parts, self._lowest, of_responses - following)
-        np.add.at(of_parts, self._next, following)
-        of_sentences, of_tokens = of_sentences.copy(), np.zeros(len(tokens))
-        target = of_tokens if self._by_token else of_sentences
-        target[self._part] += of_parts[:-1]
-        if head.has_claim is not None:
-            of_sentences[~head.has_claim] = 0.0
-        of_tokens = of_tokens + (of_sentences / self._sizes)[head.sentence]
-        of_logits: FloatArray = of_tokens * tokens * (1 - tokens)
-        if self._copies is None:
-            return of_logits
-        found = np.zeros(self._count)
-        for copies, weight in self._copies:
-            real = copies >= 0
-            found[copies[real]] = (of_logits * weight)[real]
-        return found
 
-    def _join_copies(self, margins: FloatArray) -> FloatArray:
-        """Return the logit of each token, and note the copies that decide it and their weights."""
-        head, count = self._head, len(self._head.sentence)
-        self._copies: tuple[tuple[IntArray, FloatArray], ...] | None = None
-        if head.token is None or (head.is_evidence is None and len(margins) == count):
-            return margins
-        if head.is_evidence is None:
-            top, at = highest(margins, head.token, count)
-            self._copies = ((at, np.ones(count)),)
-            return top
-        (ordinary, first), (gathered, second) = (
-            _highest_of(margins, head.token, np.flatnonzero(some), count)
-            for some in (~head.is_evidence, head.is_evidence)
-        )
-        windows = np.bincount(head.token[~head.is_evidence], minlength=count)
-        has_both = gathered > -np.inf
-        share = join_evidence(np.zeros(count), np.ones(count), has_both, windows)
-        self._copies = (first, 1 - share), (second, share)
-        joined: FloatArray = join_evidence(ordinary, gathered, has_both, windows)
-        return joined
+def _join_copies(head: HeadLogits, margins: Tensor) -> Tensor:
+    """Return the logit of each token."""
+    import torch
+
+    count = len(head.sentence)
+    if head.token is None or (head.is_evidence is None and len(margins) == count):
+        return margins
+    token = torch.from_numpy(head.token)
+    if head.is_evidence is None:
+        return highest(margins, token, count)
+    some = torch.from_numpy(head.is_evidence)
+    ordinary, gathered = (highest(margins[own], token[own], count) for own in (~some, some))
+    windows = torch.bincount(token[~some], minlength=count)
+    joined: Tensor = join_evidence(ordinary, gathered, gathered > -torch.inf, windows)
+    return joined
 
 
 def sigmoid(logits: FloatArray) -> FloatArray:
@@ -160,34 +125,14 @@ def sigmoid(logits: FloatArray) -> FloatArray:
     return np.exp(-np.logaddexp(0.0, -logits))
 
 
-def highest(margins: FloatArray, token: IntArray, count: int) -> tuple[FloatArray, IntArray]:
-    """Return the maximum over each token's copies, -inf without one, and the copy it is of, or -1.
-
-    *Shapes:* [M], [M] -> [T], [T].
-    """
-    top = np.full(count, -np.inf)
-    np.maximum.at(top, token, margins)
-    best = np.flatnonzero(margins == top[token])
-    at = np.full(count, -1, dtype=np.int64)
-    at[token[best]] = best
-    return top, at
+def highest(margins: Tensor, token: Tensor, count: int) -> Tensor:
+    """Return the maximum over each token's copies, -inf without one. *Shapes:* [M] x 2 -> [T]."""
+    return margins.new_full((count,), -np.inf).scatter_reduce(0, token, margins, "amax")
 
 
-def _highest_of(
-    margins: FloatArray, token: IntArray, some: IntArray, count: int
-) -> tuple[FloatArray, IntArray]:
-    """Return ``highest`` of some copies, by their numbers among all."""
-    top, at = highest(margins[some], token[some], count)
-    return top, np.append(some, -1)[at]
-
-
-def _lowest(parts: FloatArray, place: IntArray, count: int) -> tuple[FloatArray, IntArray]:
-    """Return the minimum of the parts of each response, and its part; 1 and -1 without any.
-
-    *Shapes:* [P], [P] -> [B], [B].
-    """
-    bottom, at = highest(-parts, place, count)
-    return np.where(at < 0, 1.0, -bottom), at
+def _lowest(parts: Tensor, place: Tensor, count: int) -> Tensor:
+    """Return the minimum of the parts of each response, 1 without any. *Shapes:* [P] x 2 -> [B]."""
+    return parts.new_ones(count).scatter_reduce(0, place, parts, "amin")
 
 
 def _renumbered(place: IntArray, kept: BoolArray) -> IntArray:

@@ -9,16 +9,20 @@ source happen to fall.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trivet.calibration.choices import Weighing
 from trivet.calibration.fit import Map, minimize, probabilities
-from trivet.calibration.joining import HeadLogits, sigmoid
+from trivet.calibration.joining import HeadLogits
 from trivet.data.sentence_features import FEATURES
 from trivet.measures.curves import FloatArray
 from trivet.measures.intervals import BoolArray
 from trivet.model.aggregate import NO_LAYER, SentenceLayer, logits_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _SCALE_SPREAD, _SHIFT_SPREAD, _WEIGHT_SPREAD = 0.5, 5.0, 1.0  # standard deviations of the prior
 _LEAST_SCALE = 0.05
@@ -52,15 +56,17 @@ def fit_sentence_layer(
 
 def _maximum(inputs: FloatArray, truth: FloatArray, weight: FloatArray) -> FloatArray:
     """Return scale, shift and weights. *Shapes:* [n, 2 + F], [n], [n] -> [2 + F]."""
+    import torch
+
     start = np.append(1.0, np.zeros(inputs.shape[1] - 1))
     spread = np.full(len(start), _WEIGHT_SPREAD)
     spread[:2] = _SCALE_SPREAD, _SHIFT_SPREAD
     signed = inputs * np.where(truth == 1, 1.0, -1.0)[:, None]
+    mean, deviation, rows, weights = map(torch.from_numpy, (start, spread, signed, weight))
 
-    def loss(values: FloatArray) -> tuple[float, FloatArray]:
-        far, margins = (values - start) / spread, signed @ values
-        slope = far / spread - signed.T @ (weight * sigmoid(-margins))
-        return float(weight @ np.logaddexp(0.0, -margins) + far @ far / 2), slope
+    def loss(values: Tensor) -> Tensor:
+        likelihood = weights @ torch.nn.functional.logsigmoid(rows @ values)
+        return ((values - mean) / deviation).square().sum() / 2 - likelihood
 
     # Features after the first lower support.
     bounds = [(_LEAST_SCALE, None), (None, None), (0, None), *[(None, 0)] * (len(FEATURES) - 1)]
