@@ -8,6 +8,7 @@ the same; an isotonic map is part of the graph.
 from __future__ import annotations
 
 import logging
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any, cast
 import torch
 
 from trivet.backends.device import find_gpu
-from trivet.backends.torch import check_gpu
+from trivet.backends.torch import TorchBackend, check_gpu
 from trivet.bundle.bundle import (
     TEXTS_NAME,
     TOKENIZER_NAME,
@@ -24,15 +25,12 @@ from trivet.bundle.bundle import (
     read_bundle,
     write_bundle,
 )
-from trivet.bundle.schema import (
-    BundleInfo,
-    CalibrationInfo,
-)
+from trivet.bundle.schema import BundleInfo, CalibrationInfo, Thresholds
 from trivet.bundle.weights import load_rag_model
 from trivet.calibration.bundle_thresholds import load_rows
 from trivet.calibration.choices import Choices
 from trivet.calibration.fit import KnotMap, LinearMap, Map, fit, probabilities
-from trivet.calibration.head_logits import read_heads, read_model_streams, tokens_read
+from trivet.calibration.head_logits import read_heads, tokens_read
 from trivet.calibration.head_thresholds import choose_answered, choose_sources
 from trivet.calibration.joining import HeadLogits, Probabilities
 from trivet.calibration.measures import (
@@ -44,11 +42,11 @@ from trivet.calibration.measures import (
 )
 from trivet.calibration.report import describe
 from trivet.calibration.sentence_layer import fit_sentence_layer
-from trivet.calibration.streams import choosing
+from trivet.calibration.streams import choosing, read_streams
 from trivet.calibration.thresholds import ChosenThresholds, choose_or_keep, dev_scores
 from trivet.data.tokenization import BoolArray, SegmentTokenizer
 from trivet.errors import BundleError, DataError
-from trivet.evaluation.preprocessing import Preprocessor
+from trivet.evaluation.evaluator import Evaluator
 from trivet.heads.token_head import TokenHead
 from trivet.labelled.datamodule import Item, prepare
 from trivet.model.aggregate import NO_LAYER
@@ -128,6 +126,22 @@ def calibrate(
     old = {name: _map_in(model, name) for name in logits}
     fitted, reports = _fit_heads(items, logits, old, bundle.info, choices)
     maps = old | fitted
+    for name, found in fitted.items():
+        _put(model, name, found)
+    info = describe(bundle.info.calibration, fitted, reports, choices.method, specs, split)
+    changed: dict[str, Any] = {"calibration": info, "scores": (), "evidence": evidence}
+    changed |= {"graphs": (), "engines": (), "openvino": None}
+
+    def write(target: Path, thresholds: Thresholds | None) -> None:
+        write_bundle(
+            target,
+            bundle.info.model_copy(update=changed | {"thresholds": thresholds}),
+            tokenizer.to_json(),
+            weights=model.state_dict(),
+            architecture=model.architecture(),
+            extra=bundle.contents(TEXTS_NAME),
+        )
+
     chosen = ChosenThresholds(None)
     if bundle.info.thresholds is not None:
         before, after = (
@@ -138,32 +152,18 @@ def calibrate(
         if "relevance" in maps:
             answered = choose_answered(logits["relevance"], maps["relevance"])
             thresholds = replace(thresholds, answered=answered or thresholds.answered)
-        streams = read_model_streams(
-            model,
-            maps["support"],
-            choosing((item.labelled for item in items), choices.thresholds_from),
-            Preprocessor(tokenizer, settings),
-            call_windows,
-            bundle.info.faithfulness,
-        )
+        rows = choosing((item.labelled for item in items), choices.thresholds_from)
+        # A bundle in place is replaced once, when all of the new one is known.
+        with tempfile.TemporaryDirectory() as held:
+            write(Path(held), thresholds)
+            copy = load_rag_model(read_bundle(held))
+            backend = TorchBackend(copy, settings.size, where, compiled=False)
+            streams = read_streams(Evaluator(held, backend=backend), rows)
         chosen = choose_or_keep(
             thresholds, before, after, choices.thresholds_from, choices.rule, streams
         )
 
-    for name, found in fitted.items():
-        _put(model, name, found)
-    info = describe(bundle.info.calibration, fitted, reports, choices.method, specs, split)
-    changed: dict[str, Any] = {"calibration": info, "scores": (), "evidence": evidence}
-    changed |= {"thresholds": chosen.thresholds}
-    changed |= {"graphs": (), "engines": (), "openvino": None}
-    write_bundle(
-        out or bundle.folder,
-        bundle.info.model_copy(update=changed),
-        tokenizer.to_json(),
-        weights=model.cpu().state_dict(),
-        architecture=model.architecture(),
-        extra=bundle.contents(TEXTS_NAME),
-    )
+    write(out or bundle.folder, chosen.thresholds)
     return Calibrated(info, reports, chosen)
 
 

@@ -11,21 +11,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from trivet.calibration.fit import Map
 from trivet.calibration.joining import HeadLogits
-from trivet.calibration.streams import Streamed, in_blocks, stream_sentences
-from trivet.calibration.thresholds import dev_scores
 from trivet.data.lexical_overlap import pair_overlaps
 from trivet.data.tokenization import BoolArray, IntArray
 from trivet.evaluation.packing import add_pairs, no_pairs
-from trivet.evaluation.preprocessing import PreprocessedExample, Preprocessor
 from trivet.labelled.datamodule import Item, collate_items
-from trivet.labelled.labels import align_labels, evidence_labels
+from trivet.labelled.labels import evidence_labels
 from trivet.measures.curves import FloatArray
 from trivet.measures.predictions import touched_sentences
-from trivet.model.architecture import HEAD_NAMES, HeadName, Reduction
+from trivet.model.architecture import HEAD_NAMES, HeadName
 from trivet.model.rag_model import RagModel, TokenLogits
-from trivet.records import ContextSpan, LabelledExample, Labels, Span
+from trivet.records import ContextSpan, Labels, Span
 
 _Kind = TypeVar("_Kind", bound=np.generic)
 
@@ -219,37 +215,3 @@ def _marked(sentences: Sequence[ContextSpan], spans: Sequence[ContextSpan] | Non
         own = [sentence for sentence in sentences if sentence.context == number]
         marks[here] = touched_sentences(own, [span for span in spans if span.context == number])
     return marks
-
-
-_SUPPORT: tuple[HeadName, ...] = ("support",)
-
-
-def read_model_streams(
-    model: RagModel,
-    found: Map,
-    examples: Sequence[LabelledExample],
-    preprocessor: Preprocessor,
-    call_windows: int,
-    faithfulness: Reduction,
-) -> list[Streamed]:
-    """Return the least support of each answer's sentences, by a model in eval mode.
-
-    ``found`` is the map of its support logits; the encoder reads at most ``call_windows`` at once.
-    Single sentences do not depend on the part of a response that decides.
-    """
-    weakest = [1.0] * len(examples)
-    pad = preprocessor.tokenizer.special.pad
-    for block in in_blocks(stream_sentences(examples, preprocessor)):
-        items = [_item(each) for _, each in block]
-        logits = read_heads(model, items, pad, call_windows, _SUPPORT)["support"]
-        for (place, _), one in zip(
-            block, dev_scores(items, logits, found, faithfulness), strict=True
-        ):
-            weakest[place] = min(weakest[place], float(one.sentence_support[-1]))
-    return [Streamed(*pair) for pair in zip(examples, weakest, strict=True)]
-
-
-def _item(one: PreprocessedExample) -> Item:
-    """Return a sentence without labels."""
-    labelled = LabelledExample(one.example, Labels(), "", "")
-    return Item(labelled, one.tokens, one.layout, align_labels(labelled, one.tokens, one.layout))
