@@ -158,6 +158,7 @@ def calibrate(
             write(Path(held), thresholds)
             copy = load_rag_model(read_bundle(held))
             backend = TorchBackend(copy, settings.size, where, compiled=False)
+            backend.most_windows = min(backend.most_windows, call_windows)
             streams = read_streams(Evaluator(held, backend=backend), rows)
         chosen = choose_or_keep(
             thresholds, before, after, choices.thresholds_from, choices.rule, streams
