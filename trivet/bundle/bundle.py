@@ -173,7 +173,8 @@ def write_bundle(
         BundleError: The folder holds other files, or a name is refused.
     """
     files: dict[str, bytes | Path] = {TOKENIZER_NAME: tokenizer_json.encode()}
-    if weights is not None and architecture is not None:
+    if weights is not None:
+        assert architecture is not None, "weights need their architecture"
         from safetensors.torch import save
 
         # Copies, because safetensors refuses tensors that share memory, such as tied weights.

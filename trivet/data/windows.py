@@ -93,7 +93,7 @@ class WindowSettings:
                 f"window.sizes ({', '.join(map(str, self.sizes))}) must rise, and the last must be "
                 f"window.size ({self.size})"
             )
-        if self.sizes and (self.break_even or 0) < 1:
+        if bool(self.sizes) if self.break_even is None else self.break_even < 1:
             raise WindowError(
                 f"window.break_even ({self.break_even}) must be at least 1: without it no length "
                 "can be chosen among window.sizes"
