@@ -12,7 +12,7 @@ import numpy as np
 
 from trivet.ablation.comparison import MEASURES, join_sets, measure_runs
 from trivet.errors import DataError
-from trivet.labelled.grouping import group_by_documents, shares_text, text_digests
+from trivet.labelled.grouping import document, group_by_documents, shares_text, text_digests
 from trivet.measures.intervals import Estimate
 from trivet.measures.predictions import Prediction
 from trivet.records import LabelledExample, Labels
@@ -45,7 +45,7 @@ def split_by_document(rows: Sequence[LabelledExample], name: str) -> list[Labell
     """
     rows = [row for row in rows if row.labels != Labels()]
     documents, _ = group_by_documents(
-        [f"{row.source}\n{row.group}" for row in rows],
+        [document(row) for row in rows],
         [row.example.contexts for row in rows],
         largest=int(_LARGEST_SHARE * len(rows)),
     )

@@ -49,6 +49,7 @@ from trivet.errors import BundleError, DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.heads.token_head import TokenHead
 from trivet.labelled.datamodule import Item, prepare
+from trivet.labelled.grouping import document
 from trivet.model.aggregate import NO_LAYER
 from trivet.model.architecture import DEFAULT_HEADS, HEAD_NAMES, HeadName
 from trivet.model.calibration import PiecewiseLinear
@@ -195,7 +196,7 @@ def _fit_heads(
     choices: Choices,
 ) -> tuple[dict[HeadName, Map], tuple[HeadReport, ...]]:
     """Fit each head on all rows, and measure it by cross-fitting on two halves."""
-    split = halves([f"{item.labelled.source}\n{item.labelled.group}" for item in items])
+    split = halves([document(item.labelled) for item in items])
     masks = parts([item.labelled.source for item in items], [tokens_read(item) for item in items])
     fitted: dict[HeadName, Map] = {}
     reports: list[HeadReport] = []

@@ -21,12 +21,12 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.postprocessing import to_evaluation
 from trivet.evaluation.preprocessing import PreprocessedExample, Preprocessor, Refusal
 from trivet.evaluation.streams import prefetch
+from trivet.labelled.grouping import data_set
 from trivet.measures.false_alarms import (
     Alarms,
     Faithful,
     conformal_threshold,
     count_alarms,
-    data_sets,
     faithful_responses,
     needed_documents,
 )
@@ -138,7 +138,8 @@ def choose_halt(answers: Sequence[Streamed]) -> ChosenHalt:
     if not found:
         return ChosenHalt(None)
     threshold = min(found)
-    return ChosenHalt(threshold, count_alarms(data_sets(rows), rows, support, threshold))
+    names = [data_set(row) for row in rows]
+    return ChosenHalt(threshold, count_alarms(names, rows, support, threshold))
 
 
 def _highest(data: Faithful) -> float | None:

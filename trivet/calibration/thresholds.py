@@ -16,6 +16,7 @@ from trivet.calibration.fit import Map, probabilities
 from trivet.calibration.joining import HeadLogits
 from trivet.calibration.streams import ChosenHalt, Streamed, choose_halt
 from trivet.errors import DataError
+from trivet.labelled.grouping import document
 from trivet.measures.false_alarms import (
     AlarmBound,
     Alarms,
@@ -95,7 +96,7 @@ def justified_thresholds(
 
     ``kept`` is the sentence threshold of the bundle, for the case that none is justified.
     """
-    groups = [f"{one.example.source}\n{one.example.group}" for one in scores]
+    groups = [document(one.example) for one in scores]
     columns = threshold_columns(scores)
     responses, words = columns["sentence"], columns["span"]
     chosen = choose_sentence_threshold(responses, scores, rule)

@@ -30,6 +30,16 @@ def digest(*texts: str) -> str:
     return total.hexdigest()[:16]
 
 
+def data_set(row: LabelledExample) -> str:
+    """Return the data set of a row, without its component set."""
+    return row.source.split("/")[0]
+
+
+def document(row: LabelledExample) -> str:
+    """Return the name of a row's source document, unique over data sets."""
+    return f"{row.source}\n{row.group}"
+
+
 def is_dev(group: str) -> bool:
     """Tell whether a group is on the dev side of our own split.
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trivet.data.sentence_features import share_nowhere, words_of
+from trivet.labelled.grouping import document
 from trivet.measures.intervals import Draws, Estimate, IntArray, auroc, average
 from trivet.measures.predictions import Prediction, response_units
 
@@ -60,7 +61,7 @@ def is_kept(changes: Sequence[SetChange]) -> bool:
 
 
 def _compare(name: str, first: Sequence[Prediction], second: Sequence[Prediction]) -> SetChange:
-    groups = [f"{row.example.source}\n{row.example.group}" for row in first]
+    groups = [document(row.example) for row in first]
     draws = Draws(groups, name, _RESAMPLES)
     one, other = response_units(first), response_units(second)
     rows: IntArray = np.intersect1d(one.rows, other.rows)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from trivet.labelled.grouping import data_set, document
 from trivet.measures.curves import FloatArray, tie_ends
 from trivet.records import LabelledExample
 
@@ -78,15 +79,10 @@ class TooFewDocuments:
         )
 
 
-def data_sets(rows: Sequence[LabelledExample]) -> list[str]:
-    """Return the data set of each row, of which a source may be a part."""
-    return [row.source.split("/")[0] for row in rows]
-
-
 def faithful_responses(rows: Sequence[LabelledExample], support: FloatArray) -> list[Faithful]:
     """Return the faithful responses of each data set, given n labelled rows and their support."""
-    data, faithful = np.array(data_sets(rows)), _faithful(rows)
-    documents = np.array([f"{row.source}\n{row.group}" for row in rows])
+    data, faithful = np.array([data_set(row) for row in rows]), _faithful(rows)
+    documents = np.array([document(row) for row in rows])
     names = np.unique(data)
     places = [(data == name) & faithful for name in names]
     return [

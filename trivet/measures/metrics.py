@@ -31,6 +31,7 @@ from typing import Literal
 
 import numpy as np
 
+from trivet.labelled.grouping import data_set
 from trivet.measures.figures import Figure
 from trivet.measures.intervals import DEFINED_SHARE, Draws, Estimate, IntArray, average
 from trivet.measures.predictions import Prediction
@@ -95,10 +96,10 @@ class Family:
 def by_family(rows: Sequence[Prediction]) -> list[Family]:
     """Return the data sets of rows in order of their names."""
     found: dict[str, dict[str, list[int]]] = {}
-    sources = [row.example.source for row in rows]
-    for place in sorted(range(len(rows)), key=lambda place: sources[place]):
-        own = found.setdefault(sources[place].split("/")[0], {})
-        own.setdefault(sources[place], []).append(place)
+    examples = [row.example for row in rows]
+    for place in sorted(range(len(rows)), key=lambda place: examples[place].source):
+        own = found.setdefault(data_set(examples[place]), {})
+        own.setdefault(examples[place].source, []).append(place)
     return [
         Family(name, own, PROTOCOLS.get(name, _DEFAULT_PROTOCOL))
         for name, own in sorted(found.items())

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from trivet.errors import DataError
-from trivet.labelled.grouping import digest
+from trivet.labelled.grouping import data_set, digest, document
 from trivet.measures.intervals import BoolArray, FloatArray, IntArray
 from trivet.measures.predictions import marked_characters
 from trivet.measures.thresholds import best_threshold
@@ -70,16 +70,6 @@ class Part:
         return {str(name): self.at(np.flatnonzero(keys == name)) for name in np.unique(keys)}
 
 
-def family(row: LabelledExample) -> str:
-    """Return the data set of a row, without its component set."""
-    return row.source.split("/")[0]
-
-
-def document(row: LabelledExample) -> str:
-    """Return the name of a row's source document, unique over data sets."""
-    return f"{row.source}\n{row.group}"
-
-
 def texts(row: LabelledExample) -> tuple[str, tuple[str, ...]]:
     """Return the question and the contexts of a row."""
     return row.example.question, tuple(row.example.contexts)
@@ -124,7 +114,7 @@ def _column(
 def _cross_fitted(faithfulness: FloatArray, rows: Sequence[LabelledExample]) -> FloatArray:
     """Return for each row the threshold of best F1 on the other documents of its data set."""
     fold = np.array([int(digest(document(row)), 16) % _FOLDS for row in rows])
-    families = np.array([family(row) for row in rows])
+    families = np.array([data_set(row) for row in rows])
     wrong = np.array([not row.labels.adherent for row in rows], dtype=float)
     thresholds = np.full(len(rows), np.nan)
     for name in np.unique(families):

@@ -11,12 +11,13 @@ from dataclasses import replace
 from trivet.batch.progress import Say, show_line
 from trivet.batch.settings import parse_shard
 from trivet.errors import ConfigError, DataError
+from trivet.labelled.grouping import document
 from trivet.labelled.sources import choose_rows, load_source
 from trivet.llm.budget import Budget, Price
 from trivet.llm.cache import AnswerCache
 from trivet.llm.chat import LlmError
 from trivet.llm.client import ChatClient
-from trivet.peers.columns import document, read_columns, texts
+from trivet.peers.columns import read_columns, texts
 from trivet.peers.measures import measure_peers
 from trivet.peers.page import Compared, write_comparison
 from trivet.peers.peer import Peer, PeerSetup, check_peer, load_peer

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from trivet.labelled.grouping import data_set, document
 from trivet.llm.budget import Price
 from trivet.measures.figures import Figure
 from trivet.measures.intervals import (
@@ -34,7 +35,7 @@ from trivet.measures.intervals import (
 )
 from trivet.measures.metrics import Measured, means, to_figure
 from trivet.measures.samples import Sample
-from trivet.peers.columns import Column, Part, document, family
+from trivet.peers.columns import Column, Part
 from trivet.peers.predictions import Predictions
 from trivet.records import LabelledExample
 
@@ -132,7 +133,7 @@ def measure_peers(
         return [replace(to_figure(source, one), judge=peer, **names) for peer, one in found]
 
     figures: list[Figure] = []
-    for name, own in part.split(family).items():
+    for name, own in part.split(data_set).items():
         sources = own.split(lambda row: row.source)
         whole = next(iter(sources)) if len(sources) == 1 else f"{name}/pooled"
         if len(sources) > 1:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from trivet.labelled.grouping import data_set
 from trivet.measures.curves import roc_points
 from trivet.measures.figures import Figure, to_json
-from trivet.peers.columns import Part, family
+from trivet.peers.columns import Part
 from trivet.peers.predictions import Predictions
 from trivet.records import LabelledExample
 from trivet.report.pages import Section, render, render_markdown, with_interval
@@ -91,7 +92,7 @@ def _sections(found: Compared) -> Iterator[Section]:
     plain = found.figures
     names = list(found.peers)
     wholes = []
-    for name, own in found.part.split(family).items():
+    for name, own in found.part.split(data_set).items():
         sources = [*own.split(lambda row: row.source)]
         wholes += sources if len(sources) == 1 else [f"{name}/mean", f"{name}/pooled"]
     for source in wholes:
@@ -215,7 +216,7 @@ def _agreement(source: str, figures: Sequence[Figure], names: Sequence[str]) -> 
 
 
 def _curves(part: Part, source: str) -> list[str]:
-    own = part.split(family)[source.split("/")[0]]
+    own = part.split(data_set)[source.split("/")[0]]
     curves = {}
     for column in own.columns:
         scored = np.isfinite(column.suspicion)
