@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -157,8 +158,7 @@ def calibrate(
         # A bundle in place is replaced once, when all of the new one is known.
         with tempfile.TemporaryDirectory() as held:
             write(Path(held), thresholds)
-            copy = load_rag_model(read_bundle(held))
-            backend = TorchBackend(copy, settings.size, where, compiled=False)
+            backend = TorchBackend(deepcopy(model), settings.size, where, compiled=False)
             backend.most_windows = min(backend.most_windows, call_windows)
             streams = read_streams(Evaluator(held, backend=backend), rows)
         chosen = choose_or_keep(
