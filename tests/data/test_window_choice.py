@@ -102,6 +102,7 @@ def test_no_question_is_cut_to_save_work() -> None:
         ((1024, 512), 100, r"window\.sizes \(1024, 512\) must rise, .* window\.size \(1024\)"),
         ((256, 512), 100, r"window\.sizes \(256, 512\) must rise, and the last must be"),
         ((512, 1024), None, r"window\.break_even \(None\) must be at least 1"),
+        ((), 0, r"window\.break_even \(0\) must be at least 1"),
         ((16, 1024), 100, r"window\.size \(16 tokens\) must be at least 32"),
     ],
 )
