@@ -20,7 +20,7 @@ import numpy as np
 from trivet.data.lexical_overlap import Overlaps
 from trivet.data.tokenization import FloatArray, TokenizedExample
 from trivet.data.value_words import unit_of
-from trivet.data.values import VALUE_KINDS, Amount, Value, find_values, name_key
+from trivet.data.values import VALUE_KINDS, Amount, Value, either_half, find_values, name_key
 from trivet.data.written_forms import CITATION_MARK
 
 ValueStatus = Literal["near", "elsewhere", "nowhere"]
@@ -100,10 +100,9 @@ class ContextValues:
                     self._parts[part].add(sentence)
                     kind, _, number = part.partition(" ")
                     if kind == "minute":
-                        self._parts[f"clock {int(number) % 720}"].add(sentence)
-                    elif kind == "clock":
-                        self._parts[f"minute {number}"].add(sentence)
-                        self._parts[f"minute {int(number) + 720}"].add(sentence)
+                        for minute in number.split("|"):
+                            self._parts[f"minute {minute}"].add(sentence)
+                            self._parts[either_half(int(minute))].add(sentence)
                     elif kind == "year":
                         self._amounts[""].append(_Place(float(number), 1.0, sentence))
                         self._parts[f"decade {number[:-1]}0"].add(sentence)

@@ -57,7 +57,7 @@ class Value:
     span: Span
     amount: Amount | None = None  # magnitude of a number or quantity
     # those of a date or clock time, such as ``year 1967``, ``day 1-15`` and ``minute 1080`` (or
-    # ``clock 360``, of either half of the day), or the words of a name; all must be found
+    # ``minute 360|1080``, of either half of the day), or the words of a name; all must be found
     parts: Parts = ()
 
 
@@ -143,7 +143,7 @@ _NO_NAMES = frozenset((*MONTH_NUMBERS, *DAYS)).union(
     mr mrs ms dr prof st
     """.split()  # noqa: SIM905 (one word a line would be hard to read)
 )
-_ENDINGS = re.compile(r"['’]s$|[.'’]")
+_POSSESSIVE = re.compile(r"['’]s$")
 _INFLECTION = re.compile(r"(?<=\w{5})(?:ian|an|ese|ish|ic|[nsaeioy])+$")
 
 
@@ -186,10 +186,10 @@ def _time_parts(match: re.Match[str]) -> Parts:
     if match["hour24"]:
         minute, hour = int(match["minute24"]), int(match["hour24"])
         if match["hour24"][0] != "0" and hour <= 12:
-            return (f"clock {60 * (hour % 12) + minute}",)
+            return (either_half(60 * hour + minute),)
         return (f"minute {60 * hour + minute}",)
     if match["clock"]:
-        return (f"clock {60 * (int(match['clock']) % 12)}",)
+        return (either_half(60 * int(match["clock"])),)
     if match["noon"]:
         return ("minute 720" if match["noon"].lower() == "noon" else "minute 0",)
     if match["decade"]:
@@ -213,6 +213,11 @@ def _time_parts(match: re.Match[str]) -> Parts:
     day = re.sub(r"\D", "", day)
     of_year = f"day {int(month)}-{int(day)}" if day else f"month {int(month)}"
     return (f"year {int(year)}", of_year) if year else (of_year,)
+
+
+def either_half(minute: int) -> str:
+    """Return the part of a time that may be of either half of the day."""
+    return f"minute {minute % 720}|{minute % 720 + 720}"
 
 
 def _amount(match: re.Match[str]) -> Amount | None:
@@ -334,5 +339,5 @@ def name_key(word: str) -> str:
     Endings after the fifth letter are left out: "Canada" and "Canadians" are equal, "Austria" and
     "Australia" are not.
     """
-    letters = unicodedata.normalize("NFKD", _ENDINGS.sub("", word.casefold()))
+    letters = unicodedata.normalize("NFKD", _POSSESSIVE.sub("", word.casefold()))
     return _INFLECTION.sub("", "".join(filter(str.isalnum, letters)))

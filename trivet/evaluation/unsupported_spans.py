@@ -157,7 +157,7 @@ def _comparable(one: Value, other: Value) -> bool:
 
 
 def _unit(part: str) -> str:
-    return part.partition(" ")[0].replace("clock", "minute")
+    return part.partition(" ")[0]
 
 
 def unsupported_spans(
