@@ -17,6 +17,7 @@ NOTHING = (
     "Would you like me to draft a letter?",
     "Is there anything else that I can help with?",
     "I would be happy to help with that!",
+    "Please feel free to reach out to me.",
     "---",
 )
 ABSTENTIONS = (
@@ -28,6 +29,12 @@ ABSTENTIONS = (
     "Unable to answer based on the given passages.",
     "Unfortunately, the documents do not contain the answer.",
     "There is no evidence of a link in these passages.",
+    "The answer is not in the passages.",
+    "The owner is not mentioned in the passages.",
+    "There's no mention of the owner.",
+    "There isn't enough information to answer.",
+    "The passages say nothing about the owner.",
+    "The given records do not show the price.",
     "The passages do not say, but I would be happy to help with something else.",
 )
 CLAIMS = (
@@ -48,6 +55,12 @@ CLAIMS = (
     "Here are the side effects: nausea, vomiting and hair loss.",
     "If you are pregnant, ask a doctor before use.",
     "I am happy to report that the bridge is open.",
+    "Please feel free to smoke in the rooms.",
+    "Don't hesitate to take a double dose.",
+    "This material does not contain lead.",
+    "The records do not show any payment after 2019.",
+    "There is enough information about it in the brochure.",
+    "The key is not in the drawer.",
 )
 
 
@@ -81,3 +94,8 @@ def test_a_heading_claims_nothing_if_a_sentence_follows() -> None:
     assert roles == ("no_claim", "claim", "no_claim", "claim")
     alone = "**The mill is closed**"
     assert sentence_roles(alone, split_sentences(alone)) == ("claim",)
+
+
+def test_the_head_of_a_table_claims_nothing() -> None:
+    text = "| Thing | Year |\n|---|---|\n| mill | 1812 |"
+    assert sentence_roles(text, split_sentences(text)) == ("no_claim", "no_claim", "claim")

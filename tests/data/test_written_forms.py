@@ -39,6 +39,11 @@ def unified(wordpiece_file: Path) -> SegmentTokenizer:
         ("|:-|-:|\nmill", "\nmill"),
         ("--- | ---\nmill", "\nmill"),
         ("a | b", "a , b"),
+        ("It&#8217;s &ldquo;old&rdquo;", 'It\'s "old"'),
+        ("&euro;640 a month", "€ 640 a month"),
+        ("a caf&eacute; at 5&#176;", "a cafe at 5°"),
+        ("old<BR>mill<!-- of 1812 -->", "old mill"),
+        ('built in [1790](http://x.org "of 1812")', "built in 1790"),
     ],
 )
 def test_forms_of_the_same_have_the_same_tokens(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -26,9 +28,10 @@ def judge(
     support: float = 0.1,
     relevance: float = 0.2,
     answered: float | None = None,
+    contexts: tuple[str, ...] = CONTEXTS,
 ) -> Evaluation:
     """Return the verdict on a response of which all tokens have one support."""
-    example = RagExample("When can parcels be returned?", CONTEXTS, response)
+    example = RagExample("When can parcels be returned?", contexts, response)
     (tokens,) = tokenize_examples([example], tokenizer)
     layout = lay_out(tokens, WindowSettings(size=256), tokenizer.special)
     sentences = len(tokens.response_sentence_spans)
@@ -104,3 +107,30 @@ def test_a_citation_by_name_is_no_fact_that_the_contexts_lack(embedded: Evaluato
 def test_citation_marks_are_no_values(tokenizer: SegmentTokenizer, marks: str) -> None:
     verdict = judge(tokenizer, f"Parcels can be returned within 30 days of delivery {marks}.")
     assert {span.reason for span in verdict.unsupported} == {"not_supported"}
+
+
+def test_marks_of_many_values_take_linear_time(tokenizer: SegmentTokenizer) -> None:
+    def steps(count: int) -> int:
+        context = "".join(f"{number}.5 cm, " for number in range(count))
+        response = "".join(f"{number} kg, {number}.7 cm, " for number in range(count))
+        called = 0
+
+        def note(*_: object) -> None:
+            nonlocal called
+            called += 1
+
+        sys.setprofile(note)
+        try:
+            verdict = judge(tokenizer, response, contexts=(context,))
+        finally:
+            sys.setprofile(None)
+        assert len(verdict.unsupported) >= count
+        return called
+
+    steps(10)  # what is made once
+    assert steps(200) < 2.5 * steps(100)
+
+
+def test_a_link_beside_a_value_is_no_span(tokenizer: SegmentTokenizer) -> None:
+    verdict = judge(tokenizer, "[Parcels](http://x.org/a 'of 12') return within 60 days.")
+    assert [span.text for span in verdict.unsupported if "x.org" in span.text] == []

@@ -13,20 +13,29 @@ from collections.abc import Sequence
 from typing import Literal
 
 from trivet.data.values import find_values
+from trivet.data.written_forms import TABLE_RULE
 from trivet.records import Span
 
 SentenceRole = Literal["claim", "no_claim", "abstention"]
 
+_THE = r"(?:(?:the|this|these|those|any|your|our|my|each|none of the|neither)\s)?"
+_GIVEN = r"(?:given|provided|available|supplied|retrieved|above)"
+_NUMBERED = r"(?:first|second|third|other)"
+_SOURCE = (
+    r"(?:passages?|contexts?|documents?|documentation|sources?|texts?|articles?|excerpts?"
+    r"|knowledge base)"
+)
+# These are sources where they are called given; "the records" may be of anything.
+_PAPERS = r"(?:pages?|information|materials?|references?|results?|records?)"
 _SOURCES = (
-    r"(?:(?:the|this|these|those|any|your|our|my|each|none of the|neither)\s)?(?:(?:given|provided"
-    r"|available|supplied|retrieved|above|first|second|third|other)\s){0,2}(?:passages?|contexts?"
-    r"|documents?|documentation|sources?|texts?|articles?|excerpts?|pages?|information|materials?"
-    r"|references?|results?|records?|knowledge base)(?:\s\d+)?(?:\s(?:given|provided|above"
-    r"|i have|available|retrieved))?"
+    rf"{_THE}(?:(?:(?:{_GIVEN}|{_NUMBERED})\s){{0,2}}{_SOURCE}(?:\s\d+)?(?:\s(?:{_GIVEN}|i have))?"
+    rf"|(?:{_NUMBERED}\s)?{_GIVEN}\s{_PAPERS}|{_PAPERS}\s(?:{_GIVEN}|i have))"
+)
+_MENTIONS = (
+    r"(?:mention|say|state|specify|address|discuss|indicate|answer|tell|explain|describe|cover)"
 )
 _SAYS = (
-    r"(?:contain|mention|provide|say|state|specify|include|give|address|discuss|indicate|answer"
-    r"|tell|explain|describe|cover|offer|have|show|report|reveal|confirm|name|list)"
+    rf"(?:{_MENTIONS}|contain|provide|include|give|offer|have|show|report|reveal|confirm|name|list)"
 )
 _NOT = (
     r"(?:do(?:es)?|did)(?:\snot|n['’]t)(?:\s(?:explicitly|specifically|directly|clearly|appear to"
@@ -37,6 +46,11 @@ _ASKED = (
     r"(?:(?:answer|determine|find|tell|help|say|confirm|verify|respond|assist|identify|locate|see)"
     rf"\b|(?:provide|give|offer|share)\s(?:[\w-]+\s){{0,4}}{_KNOWN})"
 )
+_NONE = (
+    r"(?:(?:there\s(?:is|are|was)\s|there['’]s\s)?(?:no|not enough|insufficient|too little)"
+    r"|there\s(?:is|are|was)(?:\snot|n['’]t)\s(?:any|enough|sufficient))"
+)
+_IS_NOT = r"(?:is|are|was|were)(?:\snot|n['’]t)"
 _LEAD = (
     r"(?:(?:however|therefore|thus|so|but|unfortunately|also|additionally|sorry|apologies|hence"
     r"|as such|(?:please\s)?note(?:\sthat)?|it is important to note that|i['’]?m (?:sorry|afraid)"
@@ -53,10 +67,11 @@ _ABSTENTIONS = (
     rf"|won['’]t be able to)\s(?:\w+\s)?{_ASKED}",
     r"i\s(?:do not|don['’]?t)\s(?:really\s)?(?:know|have|find|see)\b(?! to\b)(?![^.]*,)",
     r"i(?:['’]m| am)\s(?:not sure|unsure)\b(?![^.]*,)",
-    rf"{_SOURCES}\s{_NOT}\s{_SAYS}",
+    rf"{_SOURCES}\s{_NOT}\s{_SAYS}|{_THE}{_PAPERS}\s{_NOT}\s{_MENTIONS}",
+    rf"{_SOURCES}\s(?:say|state|mention|contain|provide|offer)s?\snothing\b",
     rf"{_SOURCES}\s(?:contains?|provides?|gives?|has|have|offers?|makes?)\sno\s"
     r"(?:\w+\s)?(?:answers?|information|mention|details?|data|indication|specifics?|evidence)",
-    r"(?:there\s(?:is|are|was)\s)?(?:no|not enough|insufficient|too little)\s(?:\w+\s){0,2}"
+    rf"{_NONE}\s(?:\w+\s){{0,2}}"
     r"(?:(?:information|mention|details?|answers?|context)\b[^.]{0,40}\b(?:is|are|was|were|about|on"
     r"|of|in|to|given|provided|regarding|available|found)\b"
     rf"|(?:data|evidence)\b[^.]{{0,60}}\b(?:in|by|from)\s{_SOURCES}\b)",
@@ -67,6 +82,10 @@ _ABSTENTIONS = (
     r"|stated|provided|given|available|answered|determined|found|included|clear|covered|known)",
     rf"(?:it is|it's|is)?\s?(?:not|nowhere)\s(?:explicitly )?(?:mentioned|specified|stated|said"
     rf"|given)\s(?:in|by)\s{_SOURCES}",
+    rf"(?:the\s(?:\w+\s)?{_KNOWN}|this|that|it)\s{_IS_NOT}\s(?:in|part of)\s{_SOURCES}\b",
+    rf"(?:[\w’'-]+\s){{1,8}}?{_IS_NOT}\s(?:explicitly |directly |specifically )?(?:mentioned"
+    r"|specified|stated|described|discussed|covered|named|included|found|provided|answered)\s"
+    rf"(?:in|by)\s{_SOURCES}\b",
     r"none of (?:the|these) (?:\w+\s)?(?:passages|contexts|documents|sources|texts|articles)\b",
 )
 _ABSTAINS = re.compile(rf"[\s\W]*+{_LEAD}[\"“'(]?(?:{'|'.join(_ABSTENTIONS)})", re.IGNORECASE)
@@ -86,8 +105,9 @@ _COURTESIES = (
     r"(?:['’]d be| would be| am|['’]m) happy to (?:help|assist|explain|answer|provide|share|give"
     r"|clarify|elaborate|summari[sz]e|discuss|walk)|i(?:['’]ll| will| can) (?:explain|help|gladly"
     r"|summari[sz]e|answer))[^.?!:]{0,90}[:.!]?\s*$",
-    r"(?:please\s)?(?:feel free to|don['’]t hesitate to|do not hesitate to|let me know|just (?:ask"
-    r"|let me know)|ask me)\b[^.?!]*[.!?]*$",
+    r"(?:please\s)?(?:(?:feel free to|don['’]t hesitate to|do not hesitate to)\s(?:ask|contact"
+    r"|reach|let|call|write|e-?mail|get in touch|share|provide|send|tell)|(?:just )?let me know"
+    r"|just ask|ask me)\b[^.?!]*[.!?]*$",
     rf"if (?:you|there)(?:['’]d| would|['’]s| is| have| need| want"
     rf"| are)?\b[^.?!]{{0,60}}?{_HELP}?[^.?!]{{0,40}},?\s"
     r"(?:please )?(?:let me know|feel free|don['’]t hesitate|(?:just )?ask me|just ask"
@@ -120,11 +140,14 @@ def sentence_roles(response: str, sentences: Sequence[Span]) -> tuple[SentenceRo
     """Return what each sentence of a response is: a claim, no claim or an abstention.
 
     A heading is a line with heading or bold marks, or of few words before a colon, that another
-    sentence follows.
+    sentence follows. The head of a table claims nothing either.
     """
-    texts = [response[span.start : span.end] for span in sentences]
+    last = len(sentences) - 1
     return tuple(
-        role_of(text, heading=number + 1 < len(texts)) for number, text in enumerate(texts)
+        "no_claim"
+        if "|" in response[span.start : span.end] and TABLE_RULE.match(response, span.end)
+        else role_of(response[span.start : span.end], heading=number < last)
+        for number, span in enumerate(sentences)
     )
 
 

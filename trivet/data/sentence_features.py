@@ -19,7 +19,7 @@ import numpy as np
 
 from trivet.data.lexical_overlap import Overlaps
 from trivet.data.tokenization import FloatArray, TokenizedExample
-from trivet.data.value_words import unit_of
+from trivet.data.value_words import DEGREES, unit_of
 from trivet.data.values import VALUE_KINDS, Amount, Value, either_half, find_values, name_key
 from trivet.data.written_forms import CITATION_MARK
 
@@ -55,7 +55,6 @@ _FUNCTION_WORDS = frozenset(
 )
 _WORDS = re.compile(r"[^\W_]+(?:['’.][^\W_]+)*")
 _SMALL_WORDS = frozenset(("of", "the", "and", "de", "van", "von", "for"))
-_DEGREES = "degree Celsius"
 _POUND, _STERLING = unit_of("pound"), "pound sterling"  # "5 pounds" may be either
 _SMALL_NUMBERS = {1.0: ("one", "first", "once"), 2.0: ("two", "second", "twice")}
 _CLOSE = 1e-6  # relative difference of equal magnitudes after a conversion
@@ -105,7 +104,7 @@ class ContextValues:
                             self._parts[either_half(int(minute))].add(sentence)
                     elif kind == "year":
                         self._amounts[""].append(_Place(float(number), 1.0, sentence))
-                        self._parts[f"decade {number[:-1]}0"].add(sentence)
+                        self._parts[f"decade {number[:-1]}"].add(sentence)
                     elif kind == "day":
                         self._parts[f"month {number.partition('-')[0]}"].add(sentence)
         for dimension, places in self._amounts.items():
@@ -138,7 +137,8 @@ class ContextValues:
                 whole = self._words.get(_initials(value), set())
             else:
                 whole = self._initials.get(value.parts[0], set())
-            places = [self._words.get(part, set()) | whole for part in value.parts]
+            parts = [part for part in value.parts if part not in _SMALL_WORDS] or value.parts
+            places = [self._words.get(part, set()) | whole for part in parts]
         status: ValueStatus = "nowhere"
         if all(places):
             beside = all(not found.isdisjoint(near) for found in places)
@@ -168,7 +168,7 @@ class ContextValues:
         places = self._amounts.get(dimension, [])
         far = max(abs(magnitude) * _CLOSE, 1e-9)
         # Half of the last digit, but "one hour" is not 45 minutes. Degrees have no true zero.
-        most = step / 2 if dimension == _DEGREES else min(step / 2, abs(magnitude) / 10)
+        most = step / 2 if dimension == DEGREES else min(step / 2, abs(magnitude) / 10)
         reach = max(far, (step / 2 if wanted.rough else most) * (1 + _CLOSE))
         found = set()
         for at in range(bisect_left(places, (magnitude - reach,)), len(places)):

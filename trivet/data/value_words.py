@@ -13,6 +13,8 @@ class Unit(NamedTuple):
     offset: float = 0.0
 
 
+DEGREES = "degree Celsius"
+"""Dimension of temperatures."""
 _TABLE: dict[str, dict[float, str]] = {
     "second": {
         1e-3: "ms millisecond milliseconds",
@@ -86,11 +88,9 @@ UNIT_WORDS: dict[str, Unit] = {
     for factor, words in line.items()
     for word in words.split()
 } | {
-    "°C": Unit("degree Celsius", 1.0),
-    **dict.fromkeys(("degrees Celsius", "degrees C", "°c"), Unit("degree Celsius", 1.0)),
-    "°F": Unit("degree Celsius", 5 / 9, -160 / 9),
+    **dict.fromkeys(("°C", "degrees Celsius", "degrees C", "°c"), Unit(DEGREES, 1.0)),
     **dict.fromkeys(
-        ("degrees Fahrenheit", "degrees F", "°f"), Unit("degree Celsius", 5 / 9, -160 / 9)
+        ("°F", "degrees Fahrenheit", "degrees F", "°f"), Unit(DEGREES, 5 / 9, -160 / 9)
     ),
     "square metres": Unit("square metre", 1.0),
     "square kilometres": Unit("square metre", 1e6),

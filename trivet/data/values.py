@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 from trivet.data.value_words import (
     CURRENCIES,
     DAYS,
+    DEGREES,
     FRACTIONS,
     MONTH_NUMBERS,
     NUMBER_WORDS,
@@ -64,17 +65,19 @@ class Value:
 _UNIT = "|".join(re.escape(word) for word in sorted(UNIT_WORDS, key=len, reverse=True))
 _MONTH = rf"(?:{'|'.join(sorted(MONTH_NUMBERS, key=len, reverse=True))})"
 _DAY, _YEAR = r"(?:[0-3]?\d)(?:st|nd|rd|th)?", r"[12]\d{3}"
+_HOURS = ONES[1:13]
 # The first characters are tested at once, else every alternative would be tried everywhere.
 _TIME = re.compile(
-    rf"\b(?=[\d{''.join({word[0] for word in (*MONTH_NUMBERS, *DAYS, 'noon', 'midnight')})}])(?:"
+    rf"\b(?=[\d{''.join({word[0] for word in (*MONTH_NUMBERS, *DAYS, *_HOURS)})}])(?:"  # also noon
     rf"(?P<iso>{_YEAR}-[01]\d-[0-3]\d)\b"
     rf"|(?P<slashed>[0-3]?\d[/.][0-3]?\d[/.]{_YEAR})\b"
     rf"|(?P<day1>{_DAY})\s(?:of\s)?(?P<month1>{_MONTH})\b(?:\.?,?\s(?P<year1>{_YEAR})\b)?"
     rf"|(?P<month2>{_MONTH})\b\.?\s(?P<day2>{_DAY})(?!\d)(?:,?\s(?P<year2>{_YEAR})\b)?"
     rf"|(?P<month3>{_MONTH})\b\.?,?\s(?:of\s)?(?P<year3>{_YEAR})\b"
-    r"|(?P<hour>[0-2]?\d)(?:[:.](?P<minute>[0-5]\d))?\s?(?P<half>[ap]\.m\.|[ap]m\b)"
+    r"|(?P<hour>[0-2]?\d)(?:[:.](?P<minute>[0-5]\d))?(?:\s?(?P<half>[ap]\.m\.|[ap]m\b)"
+    r"|(?=\s?(?:[-–]|to|and)\s?(?P<end>[0-2]?\d)(?:[:.][0-5]\d)?\s?(?P<end_half>[ap]\.?m\b)))"
     r"|(?P<hour24>[01]?\d|2[0-3]):(?P<minute24>[0-5]\d)(?![\d:])"
-    r"|(?P<clock>1?\d)\so['’]clock\b"
+    rf"|(?P<clock>1?\d|{'|'.join(_HOURS)})\so['’]clock\b"
     r"|(?P<noon>noon|midnight)\b"
     r"|(?P<decade>[12]\d\d0)s\b"
     rf"|(?<![\w.,$€£%-])(?P<year>1[0-9]{{3}}|20\d\d)(?![\w%]|[.,]\d|\s(?:{_UNIT})\b)"
@@ -86,23 +89,27 @@ _FIGURE = r"\d{1,3}(?:[,\u00a0\u202f]\d{3})+(?:\.\d{1,9})?|\d{1,18}(?:\.\d{1,9})
 _WORD = rf"(?:{'|'.join(sorted(NUMBER_WORDS, key=len, reverse=True))})"
 _ONE = rf"(?:(?:{'|'.join(TENS)})[\s-](?:{'|'.join(ONES[1:10])})|{_WORD})\b"  # below a hundred
 _WORDS = (
-    rf"{_ONE}(?:(?:[\s-](?:dozen|hundred|thousand|million|billion|trillion)\b)+"
+    rf"(?:{_ONE}|a(?=\s(?:dozen|hundred|thousand|million|billion|trillion)\b))(?:(?:[\s-](?:dozen|hundred|thousand|million|billion|trillion)\b)+"
     rf"(?:\s(?:and\s)?{_ONE})?)*"
 )
-_SCALE = r"(?:hundred|thousand|million|billion|trillion|[mb]n|tn|k(?![\w'])|(?-i:[MB])(?![\w'/²]))"
+_SCALE = (
+    r"(?:hundred|thousand|million|billion|trillion|[mb]n|tn|k(?![\w'])|(?-i:[MB])(?![\w'/²]|\.\w))"
+)
 _VULGAR = rf"[{''.join(VULGAR)}]"
 _OVER = r"(?<![\w.,/])(?:1/[2-8]|2/3|3/[48]|[57]/8)(?![\d/])"  # "4/5" is rather a mark
 _HALF = r"\sand\sa\s(?:half|quarter)\b"
 _SIGN = "|".join(re.escape(sign) for sign in sorted(CURRENCIES, key=len, reverse=True))
+_NAMED = "(?:hour|minute|day|week|month|year|decade|century|mile|kilo)"
 _AMOUNT = re.compile(
-    rf"(?=[\d{''.join(VULGAR)}]|{_SIGN})(?:(?P<alone>{_VULGAR}|{_OVER})|"
+    rf"(?=[\d{''.join(VULGAR)}]|{_SIGN})"
+    rf"(?:(?P<alone>{_VULGAR}|{_OVER})(?:[\s-]{{0,6}}(?P<unit4>{_UNIT})(?![\w']))?|"
     rf"(?:(?P<sign>{_SIGN})\s{{0,6}})?(?<![\w.,])(?P<figure>{_FIGURE})(?P<ordinal>st|nd|rd|th)?"
     rf"(?P<vulgar>{_VULGAR}|[\s-]{_OVER}|{_HALF})?(?![.,]?\d)"
     rf"(?:[\s-]{{0,6}}(?P<scale>{_SCALE}))?(?:[\s-]{{0,6}}(?P<unit>{_UNIT})(?![\w']))?)"
     rf"|\b(?=[a{''.join({word[0] for word in (*NUMBER_WORDS, *FRACTIONS, *ORDINALS)})}])(?:"
     r"(?:(?P<count>a|one|two|three|four)[\s-])?(?P<fraction>half|thirds?|quarters?|fifths|tenths)"
-    r"\b(?=\s(?:of|the|a|an|all)\b)"
-    r"|(?P<article>an?)\s(?P<unit3>hour|minute|day|week|month|year|decade|century|mile|kilo)\b"
+    rf"\b(?:\s(?:of\s)?an?\s(?P<unit5>{_NAMED})\b|(?=\s(?:of|the|a|an|all)\b))"
+    rf"|(?P<article>an?)\s(?P<unit3>{_NAMED})\b"
     rf"(?P<half>{_HALF})?|(?P<rank>{'|'.join(sorted(ORDINALS, key=len, reverse=True))})\b"
     rf"|(?P<words>{_WORDS})(?P<part>{_HALF})?(?:[\s-](?P<unit2>{_UNIT})(?![\w']))?\b)",
     re.IGNORECASE,
@@ -110,8 +117,8 @@ _AMOUNT = re.compile(
 # A text without any of these has no time or amount; most sentences need no further look.
 _DIGIT = re.compile(rf"[\d{''.join(VULGAR)}]")
 _LETTERS = re.compile("[a-z]+")
-_TIME_WORDS = frozenset((*DAYS, "noon", "midnight"))
-_AMOUNT_WORDS = frozenset((*NUMBER_WORDS, *FRACTIONS, *ORDINALS)).union(
+_TIME_WORDS = frozenset((*DAYS, "noon", "midnight", "clock"))
+_AMOUNT_WORDS = frozenset((*NUMBER_WORDS, *FRACTIONS, *ORDINALS, *SCALES)).union(
     ("hour", "minute", "day", "week", "month", "year", "decade", "century", "mile", "kilo")
 )
 _DOTS = str.maketrans("İı", "Ii")  # an "i" for patterns that ignore case, but not for the tables
@@ -128,6 +135,7 @@ _ROUNDED = re.compile(
     r"|less than|at least|up to|close to|circa|ca\.)|[~≈<>])\s*$",
     re.IGNORECASE,
 )
+_MINUS = re.compile(r"(?:(?<![\w)\]])[-\u2212–]|\bminus\s)$", re.IGNORECASE)
 _BEFORE = 40  # characters before a number or a name that are looked at
 _NAME_WORD = r"(?:(?:[A-Z]\.){2,}[A-Z]?|[A-Z](?:[a-zà-öø-ÿ'’-]+|\.)?[A-Z]?[\wà-öø-ÿ'’&-]*)"
 _NAMES = re.compile(rf"(?<![\w’']){_NAME_WORD}(?:\s(?:(?:of|the|de|van|von|and)\s)?{_NAME_WORD})*")
@@ -181,15 +189,19 @@ def find_values(text: str) -> list[Value]:
 def _time_parts(match: re.Match[str]) -> Parts:
     """Return the parts of a date or clock time: year, month and day, weekday, minute of the day."""
     if match["hour"]:
-        hour = int(match["hour"]) % 12 + 12 * match["half"].lower().startswith("p")
-        return (f"minute {60 * hour + int(match['minute'] or 0)}",)
+        hour, half = int(match["hour"]) % 12, match["half"] or match["end_half"]
+        minute = 60 * hour + int(match["minute"] or 0)
+        if match["end"] and int(match["end"]) % 12 < hour:  # "10-2 pm" may begin in the morning
+            return (either_half(minute),)
+        return (f"minute {minute + 720 * half.lower().startswith('p')}",)
     if match["hour24"]:
         minute, hour = int(match["minute24"]), int(match["hour24"])
         if match["hour24"][0] != "0" and hour <= 12:
             return (either_half(60 * hour + minute),)
         return (f"minute {60 * hour + minute}",)
     if match["clock"]:
-        return (either_half(60 * int(match["clock"])),)
+        hour = int(NUMBER_WORDS.get(match["clock"].casefold()) or match["clock"])
+        return (either_half(60 * hour),)
     if match["noon"]:
         return ("minute 720" if match["noon"].lower() == "noon" else "minute 0",)
     if match["decade"]:
@@ -239,6 +251,8 @@ def _amount(match: re.Match[str]) -> Amount | None:
         elif match["unit"]:
             unit = unit_of(match["unit"])
         before = match.string[max(0, match.start() - _BEFORE) : match.start()]
+        if unit is not None and unit.dimension == DEGREES and _MINUS.search(before):
+            number = -number
         rough = step > 1 or bool(_ROUNDED.search(before))
     elif match["words"]:
         number = _from_words(match["words"]) + _part(match["part"])
@@ -256,7 +270,13 @@ def _amount(match: re.Match[str]) -> Amount | None:
         if match["fraction"]:
             count = NUMBER_WORDS.get((match["count"] or "one").casefold(), 1.0)
             part = count * FRACTIONS[match["fraction"].casefold()]
-        return Amount("ratio", part, 0.01, part, rough=True)
+        named = match["unit4"] or match["unit5"]
+        unit, number, step, rough = (
+            unit_of(named) if named else Unit("ratio", 1.0),
+            part,
+            0.01,
+            True,
+        )
     if unit is None:
         return Amount("", number, step, number, rough=rough)
     magnitude = number * unit.factor + unit.offset
@@ -294,7 +314,7 @@ def _from_words(text: str) -> float:
             part = max(part, 1) * SCALES[word]
         elif word in NUMBER_WORDS:
             part += NUMBER_WORDS[word]
-        elif word != "and":
+        elif word not in ("a", "and"):
             total, part = total + max(part, 1) * SCALES[word], 0.0
     return total + part
 

@@ -21,23 +21,37 @@ _TAGS = (
     "a|b|i|u|s|p|br|em|strong|code|pre|sup|sub|span|div|mark|small|font|ul|ol|li|dl|dt|dd|h[1-6]"
     "|table|thead|tbody|tr|td|th|caption|img|hr|blockquote|section|article"
 )
+# Characters, and the entities of HTML that are read as each; any other number is read as a space.
+_ENTITIES = {
+    "'": "apos|[lr]squo|#0?39|#821[67]|#[xX]0{0,2}(?:27|201[89])",
+    '"': "quot|[lr]dquo|#34|#822[01]|#[xX]0{0,2}(?:22|201[cCdD])",
+    "-": "[nm]dash|minus|#821[12]|#[xX]201[34]",
+    "<": "lt|#60|#[xX]3[cC]",
+    ">": "gt|#62|#[xX]3[eE]",
+    "€": "euro|#8364|#[xX]20[aA][cC]",
+    "£": "pound|#163|#[xX][aA]3",
+    "°": "deg|#176|#[xX][bB]0",
+    "½": "frac12|#189|#[xX][bB][dD]",
+    "¼": "frac14|#188|#[xX][bB][cC]",
+    "¾": "frac34|#190|#[xX][bB][eE]",
+    **{letter: rf"{letter}(?:acute|grave|circ|uml|tilde|cedil|ring)" for letter in "aeiounc"},
+    "&": "amp|#38|#[xX]26",
+    " ": r"nbsp|hellip|bull|middot|#\d{1,7}|#[xX][\da-fA-F]{1,6}",
+}
 # Marks of Markdown and HTML, what is read in place of each, and what each of them has.
 _MARKUP = (
-    (rf"</?(?:{_TAGS})(?:\s[^<>]{{0,300}})?/?>", " ", "<"),
+    (r"<!--[\s\S]{0,300}?-->", " ", "<!--"),
+    (rf"</?(?i:{_TAGS})(?:\s[^<>]{{0,300}})?/?>", " ", "<"),
     (rf"^{_SPACE}#{{1,6}}[ \t]{{1,99}}", "", "#"),  # of a heading
     (rf"^{_SPACE}[-*+•][ \t]{{1,99}}(?=\S)", "", ""),  # of a list item
     (r"`{1,3}", "", "`"),
     (r"!?\[(?=[^\[\]\n]{1,300}\]\()", "", "["),  # before the text of a link
-    (r"\]\([^()\s]{1,300}\)", "", "]("),  # after it, with its target
+    # after it, with its target and title
+    (r"\]\([^()\s]{1,300}(?:\s[\"'][^\"'\n]{0,200}[\"'])?\)", "", "]("),
     (r"(?<![\w*])\*{1,3}(?=[^\s*])|(?<=[^\s*])\*{1,3}(?![\w*])", "", "*"),
     (r"(?<!\w)_{1,3}(?=[^\W_])|(?<=[^\W_])_{1,3}(?!\w)", "", "_"),
     (r"(?<!\w)~~(?=\S)|(?<=\S)~~(?!\w)", "", "~~"),
-    (r"&nbsp;", " ", "&"),
-    (r"&amp;", "&", "&"),
-    (r"&lt;", "<", "&"),
-    (r"&gt;", ">", "&"),
-    (r"&quot;", '"', "&"),
-    (r"&(?:#39|apos);", "'", "&"),
+    *((rf"&(?:{names});", new, "&") for new, names in _ENTITIES.items()),
     # rule of a table or between paragraphs
     (rf"^{_SPACE}{_RULE}{_SPACE}{_LINE_END}", "", "-"),
     (rf"^{_SPACE}\||\|{_SPACE}{_LINE_END}", "", "|"),  # outer borders of a table's row
@@ -51,6 +65,8 @@ _MARKS = tuple((re.compile(pattern, re.MULTILINE), new, part) for pattern, new, 
 _NUMBERS = r"\d{1,3}(?:\s*[-\u2013]\s*\d{1,3})?"
 CITATION_MARK = re.compile(rf"\[\s*({_NUMBERS}(?:\s*[,;]\s*{_NUMBERS})*)\s*\]")
 """A citation mark: ``[1]``, ``[1, 3]``, ``[1-3]``."""
+TABLE_RULE = re.compile(rf"[ \t]{{0,99}}\r?\n{_SPACE}{_RULE}{_SPACE}(?=\r?\n|$)")
+"""What follows a table's head: the line of its rule."""
 ANY_MARK = re.compile(r"[*_`<\[&#|~]|^\s*[-+•]|---", re.MULTILINE)
 # WordPiece takes "$" for a word of its own, and "€" or "≥" for the beginning of one.
 _SYMBOLS = r"[\p{Sc}\p{Sm}](?=\d)"

@@ -13,11 +13,12 @@ from operator import attrgetter
 import numpy as np
 import numpy.typing as npt
 
-from trivet.data.sentence_features import QUESTION, FoundValue
+from trivet.data.sentence_features import QUESTION
 from trivet.data.spans import subtract_spans
 from trivet.data.tokenization import FloatArray, IntArray, TokenizedExample
-from trivet.data.values import Value, ValueKind, find_values
+from trivet.data.values import Amount, Value, ValueKind, find_values
 from trivet.data.windows import Layout
+from trivet.data.written_forms import blank_markup
 from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.records import (
     ContextSpan,
@@ -31,6 +32,8 @@ from trivet.records import (
 _JOINERS = "\u200c\u200d"  # between letters of one word, and between the parts of one emoji
 _SKIN_TONES = "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 _CLOSING = frozenset(".,;:!?)")  # punctuation that closes words and therefore begins no span
+_Sort = tuple[ValueKind, str, frozenset[str]]
+_Same = tuple[Amount | None, tuple[str, ...]]
 _SUBCATEGORIES: dict[ValueKind, SpanSubcategory] = {
     "number": "numerical",
     "time": "temporal",
@@ -53,13 +56,14 @@ def find_unsupported(
     """
     tokens, layout = preprocessed.tokens, preprocessed.layout
     response = preprocessed.example.response
+    places = _ContextValues(tokens)
     found: list[UnsupportedSpan] = []
     numbers = np.flatnonzero(np.bincount(tokens.response_sentence))
     for number, sentence in zip(numbers.tolist(), sentences, strict=True):
         if sentence.supported is not False or sentence.support is None:
             continue
         text, probability = sentence.text, 1 - sentence.support
-        values = mark_values(tokens, layout, number, probability)
+        values = mark_values(tokens, layout, places, number, probability)
         inside = np.flatnonzero(tokens.response_sentence == number)
         # Some tokens begin at the space before their word, which is before the sentence.
         offsets = np.clip(tokens.response.offsets[inside] - sentence.start, 0, len(text))
@@ -78,17 +82,21 @@ def find_unsupported(
 def _beside(
     spans: Iterable[UnsupportedSpan], values: Sequence[UnsupportedSpan], response: str
 ) -> Iterator[UnsupportedSpan]:
-    """Yield the parts of spans that no value covers; punctuation and single characters are none."""
+    """Yield the parts of spans that no value covers; marks and single characters are none."""
     covered = [Span(value.start, value.end) for value in values]
     for span in spans:
         for part in subtract_spans(response, [Span(span.start, span.end)], covered):
             text = response[part.start : part.end]
-            if sum(map(str.isalnum, text)) >= 2:
+            if sum(map(str.isalnum, blank_markup(text))) >= 2:
                 yield replace(span, start=part.start, end=part.end, text=text)
 
 
 def mark_values(
-    tokens: TokenizedExample, layout: Layout, number: int, probability: float
+    tokens: TokenizedExample,
+    layout: Layout,
+    places: _ContextValues,
+    number: int,
+    probability: float,
 ) -> tuple[UnsupportedSpan, ...]:
     """Return a span for each value of a response sentence that its sources do not have.
 
@@ -102,7 +110,8 @@ def mark_values(
             continue
         first, last = start + found.value.span.start, start + found.value.span.end
         elsewhere = found.status == "elsewhere"
-        instead = next(_like(tokens, near, found.value), None)
+        at = next((one for one in found.sentences if one != QUESTION), None) if elsewhere else None
+        instead = places.alike(near, found.value)
         category: SpanCategory = "unsupported_addition"
         if elsewhere or (instead is not None and found.value.kind != "name"):
             category = "contradiction"
@@ -117,47 +126,58 @@ def mark_values(
                 reason="value_of_another_passage" if elsewhere else "value_not_in_contexts",
                 category=category,
                 subcategory=_SUBCATEGORIES[found.value.kind],
-                found_at=next(_places(tokens, found), None) if elsewhere else None,
+                found_at=None if at is None else places.equal(at, found.value),
                 instead=instead,
             )
         )
     return tuple(spans)
 
 
-def _places(tokens: TokenizedExample, found: FoundValue) -> Iterator[ContextSpan]:
-    """Yield the places of an equal value in other context sentences, or else these sentences."""
-    for number in found.sentences:
-        if number != QUESTION:
-            yield from _like(tokens, [number], found.value, equal=True)
-            yield tokens.context_sentence_spans[number]
+class _ContextValues:
+    """Values of the context sentences of an example; each sentence is read once."""
 
+    def __init__(self, tokens: TokenizedExample) -> None:
+        self._spans, self._contexts = tokens.context_sentence_spans, tokens.example.contexts
+        # of each sentence that was read: the first value of each sort, and of those that are equal
+        self._read: dict[int, tuple[dict[_Sort, ContextSpan], dict[_Same, ContextSpan]]] = {}
 
-def _like(
-    tokens: TokenizedExample, sentences: Sequence[int], wanted: Value, *, equal: bool = False
-) -> Iterator[ContextSpan]:
-    """Yield the values of some context sentences that could be confused with one, or equal it."""
-    for number in sentences:
-        place = tokens.context_sentence_spans[number]
-        text = tokens.example.contexts[place.context][place.start : place.end]
-        for value in find_values(text):
-            same = (value.amount, value.parts) == (wanted.amount, wanted.parts)
-            if same if equal else not same and _comparable(value, wanted):
+    def _values(self, number: int) -> tuple[dict[_Sort, ContextSpan], dict[_Same, ContextSpan]]:
+        if number not in self._read:
+            sorts, equal = self._read[number] = ({}, {})
+            place = self._spans[number]
+            text = self._contexts[place.context][place.start : place.end]
+            for value in find_values(text):
                 first, last = place.start + value.span.start, place.start + value.span.end
-                yield ContextSpan(place.context, first, last)
+                at = ContextSpan(place.context, first, last)
+                sorts.setdefault(_sort(value), at)
+                equal.setdefault((value.amount, value.parts), at)
+        return self._read[number]
+
+    def alike(self, numbers: Sequence[int], wanted: Value) -> ContextSpan | None:
+        """Return the first value of some sentences that could be confused with one they lack."""
+        kind, dimension, units = _sort(wanted)
+        for number in numbers:
+            sorts, _ = self._values(number)
+            places = [
+                place
+                for other, place in sorts.items()
+                if other[:2] == (kind, dimension) and other[2] >= units
+            ]
+            if places:
+                return min(places, key=attrgetter("start"))
+        return None
+
+    def equal(self, number: int, wanted: Value) -> ContextSpan:
+        """Return the place of an equal value in a sentence, or that of the sentence."""
+        _, equal = self._values(number)
+        return equal.get((wanted.amount, wanted.parts), self._spans[number])
 
 
-def _comparable(one: Value, other: Value) -> bool:
-    if one.kind != other.kind:
-        return False
-    if one.amount is not None and other.amount is not None:
-        return one.amount.dimension == other.amount.dimension
-    return one.kind != "time" or {_unit(part) for part in one.parts} >= {
-        _unit(part) for part in other.parts
-    }
-
-
-def _unit(part: str) -> str:
-    return part.partition(" ")[0]
+def _sort(value: Value) -> _Sort:
+    """Return kind, dimension and units of time: values can be confused with those of their sort."""
+    dimension = value.amount.dimension if value.amount is not None else ""
+    units = (part.partition(" ")[0] for part in value.parts) if value.kind == "time" else ()
+    return value.kind, dimension, frozenset(units)
 
 
 def unsupported_spans(
