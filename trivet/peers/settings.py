@@ -38,7 +38,7 @@ class ComparisonSettings:
     limit: Annotated[
         int | None, Setting("Most rows, drawn at random by --seed.", metavar="N", least=1)
     ] = None
-    seed: Annotated[int, Setting("Seed of draws, fits and resamples.")] = 0
+    seed: Annotated[int, Setting("Seed of draws, fits and resamples.", least=0)] = 0
     repeats: Annotated[int, Setting("Times that a row is scored.", least=1)] = 1
     restart: Annotated[bool, Setting("Drop earlier predictions in --out.")] = False
     shard: Annotated[
