@@ -69,11 +69,19 @@ def failing_cell(patch: pytest.MonkeyPatch) -> None:
     give(patch, trivet__ablate=Mock(**{"ablate.return_value": [failure]}), **modules)
 
 
+def no_better_model(patch: pytest.MonkeyPatch) -> None:
+    found = Mock(better=False, start="embedded", bundle="x/bundle")
+    tables = Mock(**{"render_changes.return_value": "", "describe.return_value": ""})
+    give(patch, trivet__adapt=Mock(**{"adapt.return_value": found}), trivet__adaptation=tables)
+
+
 STATES: dict[str, Callable[[pytest.MonkeyPatch], object]] = {
     "a diverging run": diverging,
     "a failing cell": failing_cell,
+    "no better model": no_better_model,
     "no onnx": no_onnx,
     "no granian": no_granian,
+    "no TensorRT": lambda patch: give(patch, tensorrt=None, tensorrt_lean=None),
     "no key": lambda patch: patch.delenv("OPENAI_API_KEY"),
     "a taken port": lambda patch: patch.setattr(
         "socket.socket.bind", fails(OSError(errno.EADDRINUSE, "Address already in use"))

@@ -29,7 +29,6 @@ from trivet.settings import RARE, QuietOption, Setting
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trivet.batch.settings import RunSettings
     from trivet.evaluation.evaluator import Evaluator
     from trivet.report.run_tally import RunTally
 
@@ -135,6 +134,19 @@ def evaluate(
         raise typer.BadParameter("give --metadata COLUMN or --no-metadata")
     if file is None:
         from trivet.report import terminal
+        from trivet.report.run_tally import RunTally
+
+        used = RunSettings(
+            allow_empty_contexts=settings.allow_empty_contexts,
+            threshold=settings.threshold,
+            max_characters=settings.max_characters,
+        )
+        if settings != used or any((no_metadata, strict, restart, although_changed)):
+            raise typer.BadParameter(
+                "one answer is no FILE: leave out --map, --format, --encoding, --bad-unicode, "
+                "--turns, --shard, --fields, --texts, --metadata, --no-metadata, --strict, "
+                "--restart and --although-changed"
+            )
 
         contexts, text = context or [], response or ""
         verdict = model.load(settings.max_characters).evaluate(
@@ -148,7 +160,9 @@ def evaluate(
             terminal.show(terminal.render_verdict(text, contexts, verdict))
         else:
             terminal.write_result(out, verdict.to_json().encode() + b"\n")
-        return
+        tally = RunTally()
+        tally.add([verdict])
+        return _check_result(tally, limits)
     from trivet.batch.out_formats import check_format
     from trivet.batch.progress import show_progress
     from trivet.batch.run import ResumePolicy, evaluate_to_file, evaluate_to_stream
