@@ -91,7 +91,7 @@ def test_shards_are_joined_by_the_command_without_them(data: str, tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--peers tfidf --dev {data} --dev-split all", "12 source documents are in ROWS and in"),
+        ("--peers tfidf --dev {data} --dev-split all", "12 source documents are in --data and in"),
         # The same rows under another name of the data.
         ("--peers tfidf --dev jsonl:{folder}/copy.jsonl --dev-split all", "2 source documents are"),
         ("--peers tfidf", "needs supported and hallucinated rows to fit on"),

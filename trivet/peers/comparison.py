@@ -131,7 +131,7 @@ def _read_rows(settings: ComparisonSettings) -> tuple[list[LabelledExample], lis
     fitted = {key for row in fitting for key in (document(row), texts(row))}
     if shared := {document(row) for row in chosen if fitted & {document(row), texts(row)}}:
         raise DataError(
-            f"{len(shared)} source documents are in ROWS and in --dev, so a peer would be measured "
+            f"{len(shared)} source documents are in --data and in --dev, so a peer would be measured "
             "on what it was fitted on; choose other splits"
         )
     return chosen, fitting
