@@ -42,6 +42,11 @@ class Setting(NamedTuple):
     typed: Any = None
     read: Callable[[Any], Any] | None = None
 
+    @property
+    def repeatable(self) -> Setting:
+        """The same, of an option that may be given more than once."""
+        return self._replace(text=f"{self.text} Repeatable.")
+
     def refusal(self, value: float) -> str | None:
         """Return what a number must be, or None if it is in the range and finite."""
         if not math.isfinite(value):
@@ -120,6 +125,8 @@ def check_rate(value: float | None) -> None:
         raise SettingError(f"{value:g} is not a rate from 0.001 to 0.999")
 
 
+SplitOption = Annotated[str, Setting("Split of the rows.")]
+RestartOption = Annotated[bool, Setting("Begin anew, and overwrite --out.", panel="Output")]
 QuietOption = Annotated[bool, Setting("No progress, no summary.", "--quiet -q", panel="Output")]
 ThreadsOption = Annotated[
     int | None, Setting("Threads; default: one per core.", metavar="N", panel="Model", least=1)

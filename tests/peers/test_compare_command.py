@@ -100,7 +100,7 @@ def test_shards_are_joined_by_the_command_without_them(data: str, tmp_path: Path
         ("--peers overlap --price 0.1,0.2", "must be NAME=VALUE"),
         ("--peers overlap --shard 1/2 --restart", "give it without --shard"),
         ("--peers likert", "name it with --model, or PEER:MODEL"),
-        ("--peers likert:tiny --max-dollars 1", "--price tiny=IN,OUT"),
+        ("--peers likert:tiny --max-dollars 1 --price x=1,2", "--price tiny=IN,OUT"),
         ("--peers x --predictions x=no-file.jsonl:s", "no-file.jsonl"),
         ("--predictions {mine} --predictions {mine}", "names a peer twice"),
         ("--peers mine --predictions {mine}", "--predictions and --peers both have mine"),

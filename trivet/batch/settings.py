@@ -24,9 +24,10 @@ class Shard:
 
     def __post_init__(self) -> None:
         if not 1 <= self.number <= self.count:
-            raise DataError(
-                f"shard {self.number}/{self.count}: the first must be from 1 to the second"
-            )
+            raise DataError(f"shard {self}: the first must be from 1 to the second")
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
 
     def has(self, block: int) -> bool:
         """Tell whether a block, counted from 0, belongs to this part."""
@@ -58,6 +59,12 @@ def _parse_names(text: str) -> tuple[str, ...]:
 
 _input, _output = partial(Setting, panel="Input"), partial(Setting, panel="Output")
 _rare = partial(Setting, panel=RARE)
+ShardOption = Annotated[
+    Shard,
+    _rare(
+        "Judge this part of the rows alone.", metavar="NUMBER/COUNT", typed=str, read=parse_shard
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -120,15 +127,7 @@ class RunSettings(Reading):
         Turns, _rare("Answers of chat messages that are judged, one verdict for each.")
     ] = "last"
     texts: Annotated[bool, _output("Write the texts too.")] = False
-    shard: Annotated[
-        Shard,
-        _rare(
-            "Evaluate this part; see `trivet merge`.",
-            metavar="NUMBER/COUNT",
-            typed=str,
-            read=parse_shard,
-        ),
-    ] = field(default_factory=Shard)
+    shard: ShardOption = field(default_factory=Shard)
 
     def __post_init__(self) -> None:
         check_fields(self.fields or ())
@@ -145,4 +144,4 @@ class RunSettings(Reading):
         record = asdict(self)
         for name in ("fields", "metadata"):
             record[name] = None if record[name] is None else list(record[name])
-        return record | {"shard": f"{self.shard.number}/{self.shard.count}"}
+        return record | {"shard": str(self.shard)}

@@ -9,27 +9,32 @@ import typer
 
 from trivet.commands.command import Command
 from trivet.commands.export import write_graphs
-from trivet.commands.options import BundleOption, options
+from trivet.commands.options import BundleArgument, BundleOption, options
 from trivet.commands.shared import needs_extra, what_was_typed
 from trivet.settings import Setting, ThreadsOption
 
 
 @options
-def info(bundle: BundleOption = None) -> None:
+def info(
+    named: Annotated[Path | None, Setting("The same as --bundle.", "BUNDLE")] = None,
+    bundle: BundleOption = None,
+) -> None:
     """Check the files of a bundle and show its facts and scores."""
+    if named is not None and bundle is not None:
+        raise typer.BadParameter("give BUNDLE or --bundle; not both")
     from trivet.backends.device import describe_devices
     from trivet.bundle.bundle import read_bundle
     from trivet.bundle.hub import EMBEDDED_BUNDLE
     from trivet.report import terminal
     from trivet.report.bundle_tables import render_info
 
-    found = read_bundle(bundle or EMBEDDED_BUNDLE)
+    found = read_bundle(named or bundle or EMBEDDED_BUNDLE)
     terminal.show(render_info(found.info, str(found.folder), describe_devices(), found.revision))
 
 
 @options
 def publish(
-    bundle: Annotated[Path, Setting("Folder of a bundle.", "BUNDLE")],
+    bundle: BundleArgument,
     repository: Annotated[str, Setting("Repository; created if there is none.", "ORG/NAME")],
     *,
     private: Annotated[bool, Setting("Make a new repository private.")] = False,

@@ -24,7 +24,7 @@ from trivet.commands.shared import (
 )
 from trivet.data.logs.shapes import described
 from trivet.data.traces.examples import TraceFormat
-from trivet.settings import RARE, QuietOption, Setting
+from trivet.settings import RARE, QuietOption, RestartOption, Setting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +73,7 @@ def evaluate(
         ),
     ] = None,
     report: Annotated[Path | None, _output("HTML report to write; needs --out.")] = None,
-    restart: Annotated[bool, _output("Overwrite --out.")] = False,
+    restart: RestartOption = False,
     quiet: QuietOption = False,
     fail_under: Annotated[
         list[str] | None,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from trivet.commands.command import Command
-from trivet.commands.options import SplitOption, options
+from trivet.commands.options import BundleArgument, OneDataOption, options
 from trivet.commands.shared import needs_extra
-from trivet.settings import Precision, Setting, ThreadsOption
+from trivet.settings import Precision, Setting, SplitOption, ThreadsOption
 
 if TYPE_CHECKING:
     from trivet.records import LabelledExample
@@ -22,16 +22,10 @@ export = typer.Typer(
 )
 
 EncoderKind = Literal["tensorrt", "onnxruntime", "python-onnx"]
-BundleArgument = Annotated[
-    Path, Setting("Bundle with weights or graphs: a folder, or embedded.", "BUNDLE")
-]
 OutOption = Annotated[
     Path | None, Setting("Write a serving bundle without weights here; default: add to BUNDLE.")
 ]
 Form = Literal["portable", "attention"]
-OneDataOption = Annotated[
-    str, Setting("Labelled rows that no weight was trained on: jsonl:dev.jsonl.", metavar="SPEC")
-]
 
 
 @export.command(cls=Command)
@@ -121,7 +115,7 @@ def tensorrt(
 @export.command(cls=Command)
 @options
 def triton(
-    bundle: Annotated[Path, Setting("Folder of a bundle, or embedded.", "BUNDLE")],
+    bundle: BundleArgument,
     *,
     out: Annotated[Path, Setting("Empty or new folder for the repository.")],
     encoder: Annotated[

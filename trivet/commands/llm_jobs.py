@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trivet.batch.settings import Reading, RunSettings
-from trivet.commands.options import options
+from trivet.commands.options import LabelledArgument, options
 from trivet.commands.shared import (
     OVER_BUDGET,
     SOME_FAILED,
@@ -30,10 +30,8 @@ if TYPE_CHECKING:
     from trivet.llm.client import ChatClient
 
 
-ModelOption = Annotated[
-    list[str],
-    Setting("Model, as the endpoint names it. Repeatable.", metavar="NAME", panel="Language model"),
-]
+_model = Setting("Model, as the endpoint names it.", metavar="NAME", panel="Language model")
+ModelOption = Annotated[list[str], _model.repeatable]
 
 
 def tell(found: Done | Foreseen, quiet: bool) -> None:
@@ -213,15 +211,12 @@ def generate(
 
 @options
 def perturb(
-    labelled: Annotated[Path, Setting("Labelled JSONL.", "LABELLED")],
+    labelled: LabelledArgument,
     *,
     out: Annotated[
         Path, Setting("Labelled JSONL to write: all rows, and the twins.", panel="Output")
     ],
-    model: Annotated[
-        str | None,
-        Setting("Model, as the endpoint names it.", metavar="NAME", panel="Language model"),
-    ] = None,
+    model: Annotated[str | None, _model] = None,
     rules: Annotated[bool, Setting("Change values by rules; calls no model.")] = False,
     share: Annotated[
         float, Setting("Share of the supported responses with a twin.", least=0, most=1)

@@ -14,10 +14,10 @@ from trivet.batch.settings import Reading
 from trivet.calibration.choices import Choices
 from trivet.commands.options import (
     BackendOption,
+    BundleArgument,
     DataOption,
     DeviceOption,
     Model,
-    SplitOption,
     options,
 )
 from trivet.commands.shared import (
@@ -31,7 +31,7 @@ from trivet.commands.shared import (
 )
 from trivet.measures.rule import FALSE_ALARMS, Rule
 from trivet.peers.settings import ComparisonSettings
-from trivet.settings import Setting, ThresholdOption, check_rate
+from trivet.settings import Setting, SplitOption, ThresholdOption, check_rate
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -44,8 +44,7 @@ _output = partial(Setting, panel="Output")
 FalseAlarmsOption = Annotated[
     float | None,
     Setting(
-        "Share of the faithful answers of a data set, or of FILE, that may be flagged; "
-        f"default: {FALSE_ALARMS}.",
+        f"Share of the faithful answers that may be flagged; default: {FALSE_ALARMS}.",
         metavar="RATE",
         check=check_rate,
     ),
@@ -213,7 +212,7 @@ def _pairs(texts: list[str] | None) -> dict[str, str]:
 
 @options
 def calibrate(
-    bundle: Annotated[Path, Setting("Folder of a bundle with weights.", "BUNDLE")],
+    bundle: BundleArgument,
     *,
     data: DataOption,
     split: SplitOption = "dev",

@@ -95,10 +95,12 @@ def _parameter(field: DescribedField) -> inspect.Parameter:
         if said.check is not None:
             with _refusals():
                 said.check(value)
+        if isinstance(value, int | float) and (must := said.refusal(float(value))):
+            raise typer.BadParameter(f"must be {must}")
         return value
 
     shared: dict[str, Any] = {"help": said.text, "rich_help_panel": said.panel}
-    shared |= {"min": said.least, "max": said.most, "callback": said.check and check}
+    shared |= {"min": said.least, "max": said.most, "callback": check}
     default = None if said.read else field.default
     made: Any
     if said.option and not said.option.startswith("-"):
@@ -128,13 +130,13 @@ BackendOption = Annotated[
 DeviceOption = Annotated[
     str | None, _model("Device; default: a GPU if there is one.", metavar="cpu|cuda[:N]")
 ]
-SplitOption = Annotated[str, Setting("Split of the rows.")]
-DataOption = Annotated[
-    list[str],
-    Setting(
-        "Labelled rows that no weight was trained on: jsonl:dev.jsonl. Repeatable.", metavar="SPEC"
-    ),
+BundleArgument = Annotated[
+    Path, Setting("Folder, embedded, or org/name[@revision] on the hub.", "BUNDLE")
 ]
+LabelledArgument = Annotated[Path, Setting("Labelled JSONL.", "LABELLED")]
+_rows = Setting("Labelled rows that no weight was trained on: jsonl:dev.jsonl.", metavar="SPEC")
+OneDataOption = Annotated[str, _rows]
+DataOption = Annotated[list[str], _rows.repeatable]
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ from typing import Annotated, Literal
 
 import typer
 
-from trivet.commands.options import BundleOption, options
+from trivet.commands.options import BundleOption, LabelledArgument, options
 from trivet.commands.shared import run_exits
 from trivet.settings import Setting
 
 
 @options
 def review(
-    labelled: Annotated[Path, Setting("Labelled JSONL.", "LABELLED")],
+    labelled: LabelledArgument,
     *,
     out: Annotated[
         Path | None, Setting("Reviewed rows as labelled JSONL; default: LABELLED.reviewed.jsonl.")

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from trivet.commands.options import options
+from trivet.commands.options import LabelledArgument, options
 from trivet.commands.shared import (
     NO_SEPARATION,
     SOME_FAILED,
@@ -73,7 +73,7 @@ _PROGRESS = ("trivet.adapt", "trivet.training.progress")  # loggers whose lines 
 
 @options
 def adapt(
-    labelled: Annotated[Path, Setting("Labelled JSONL.", "LABELLED")],
+    labelled: LabelledArgument,
     overrides: Annotated[
         list[str] | None, Setting("Settings of the recipe adapt.yaml.", "[KEY=VALUE]...")
     ] = None,

@@ -12,10 +12,12 @@ from trivet.commands.options import options
 from trivet.commands.shared import SOME_FAILED, run_exits
 from trivet.settings import Setting, check_share
 
+VerdictsArgument = Annotated[Path, Setting("File of verdicts.", "VERDICTS")]
+
 
 @options
 def show(
-    verdicts: Annotated[Path, Setting("File of verdicts.", "VERDICTS")],
+    verdicts: VerdictsArgument,
     *,
     id_: Annotated[
         str | None, Setting("Id or row number; default: the least faithful.", "--id", metavar="ID")
@@ -36,7 +38,7 @@ def show(
 
 @options
 def report(
-    verdicts: Annotated[Path, Setting("File of verdicts.", "VERDICTS")],
+    verdicts: VerdictsArgument,
     other: Annotated[Path | None, Setting("Verdicts of a second run, to compare.", "OTHER")] = None,
     *,
     out: Annotated[Path, Setting("Page to write; a single file.")] = Path("report.html"),

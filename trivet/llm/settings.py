@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from trivet.settings import QuietOption, Setting, SettingError
+from trivet.settings import QuietOption, RestartOption, Setting, SettingError
 
 if TYPE_CHECKING:
     from trivet.llm.cache import AnswerCache
@@ -45,9 +45,7 @@ class LlmSettings:
     max_dollars: MaxDollarsOption = None
     concurrency: ConcurrencyOption = 8
     dry_run: Annotated[bool, _llm("Print calls, tokens and dollars; call nothing.")] = False
-    restart: Annotated[
-        bool, Setting("Overwrite --out; paid answers are used again.", panel="Output")
-    ] = False
+    restart: RestartOption = False
     quiet: QuietOption = False
 
     @contextlib.contextmanager

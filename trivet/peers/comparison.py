@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from trivet.batch.progress import Say, show_line
-from trivet.batch.settings import parse_shard
 from trivet.errors import ConfigError, DataError
 from trivet.labelled.grouping import document
 from trivet.labelled.sources import choose_rows, load_source
@@ -49,9 +48,11 @@ def compare_peers(
         DataError: No row is left, or a peer would be measured on what it was fitted on.
         LlmError: A call of a language model failed; the scores so far are kept.
     """
-    part = parse_shard(settings.shard)
+    part = settings.shard
     if settings.restart and part.count > 1:
         raise ConfigError("--restart drops the predictions of all shards; give it without --shard")
+    if settings.max_dollars is not None and not price:
+        raise ConfigError("--max-dollars needs --price MODEL=IN,OUT")
     prices = {name: Price.parse(text) for name, text in price.items()}
     chosen, fitting = _read_rows(settings)
     names = [name for name in dict.fromkeys(map(str.strip, settings.peers.split(","))) if name]
@@ -131,8 +132,8 @@ def _read_rows(settings: ComparisonSettings) -> tuple[list[LabelledExample], lis
     fitted = {key for row in fitting for key in (document(row), texts(row))}
     if shared := {document(row) for row in chosen if fitted & {document(row), texts(row)}}:
         raise DataError(
-            f"{len(shared)} source documents are in --data and in --dev, so a peer would be measured "
-            "on what it was fitted on; choose other splits"
+            f"{len(shared)} source documents are in --data and in --dev, so a peer would be "
+            "measured on what it was fitted on; choose other splits"
         )
     return chosen, fitting
 

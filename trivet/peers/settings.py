@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
+from trivet.batch.settings import Shard, ShardOption
 from trivet.llm.settings import BaseUrlOption, ConcurrencyOption, MaxDollarsOption
 from trivet.peers.peer import PEERS
-from trivet.settings import Setting, ThreadsOption
+from trivet.settings import RestartOption, Setting, SplitOption, ThreadsOption
 
 _llm = partial(Setting, panel="Language model")
 
@@ -21,11 +22,11 @@ class ComparisonSettings:
     rows: Annotated[
         list[str], Setting("Labelled rows, as for `trivet test`. Repeatable.", "--data", "SPEC")
     ]
-    out: Annotated[Path, Setting("Folder of the predictions and the comparison.")]
+    out: Annotated[Path, Setting("Folder of the predictions and the comparison.", panel="Output")]
     peers: Annotated[str, Setting(f"Peers with commas between, of {', '.join(sorted(PEERS))}.")] = (
         ""
     )
-    split: Annotated[str, Setting("Split of the rows.")] = "all"
+    split: SplitOption = "all"
     predictions: Annotated[
         list[str] | None,
         Setting("Scores of another tool, by row id. Repeatable.", metavar="NAME=FILE:COLUMN"),
@@ -40,10 +41,8 @@ class ComparisonSettings:
     ] = None
     seed: Annotated[int, Setting("Seed of draws, fits and resamples.", least=0)] = 0
     repeats: Annotated[int, Setting("Times that a row is scored.", least=1)] = 1
-    restart: Annotated[bool, Setting("Drop earlier predictions in --out.")] = False
-    shard: Annotated[
-        str, Setting("Score this part of the rows, and nothing else.", metavar="NUMBER/COUNT")
-    ] = "1/1"
+    restart: RestartOption = False
+    shard: ShardOption = field(default_factory=Shard)
     model: Annotated[str, _llm("Model of LLM peers that name none.", metavar="NAME")] = ""
     base_url: BaseUrlOption = None
     price: Annotated[

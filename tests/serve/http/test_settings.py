@@ -22,7 +22,7 @@ def test_only_this_machines_own_addresses_are_loopback() -> None:
 
 
 def test_a_public_address_needs_keys_or_insecure() -> None:
-    with pytest.raises(ConfigError, match=r"host 0\.0\.0\.0 .*--keys FILE.*--insecure"):
+    with pytest.raises(ConfigError, match=r"--host 0\.0\.0\.0 .*--keys FILE.*--insecure"):
         ServerSettings(host="0.0.0.0")
     assert ServerSettings(host="0.0.0.0", keys_file=Path("keys")).keys_file == Path("keys")
     assert ServerSettings(host="0.0.0.0", insecure=True).insecure
@@ -38,8 +38,8 @@ def test_a_public_address_needs_keys_or_insecure() -> None:
         ({"canary_seconds": float("nan")}, r"canary_seconds \(nan\) must be a finite number"),
         ({"hung_seconds": float("inf")}, r"hung_seconds \(inf\) must be a finite number"),
         ({"default_timeout_ms": 0.0}, r"default_timeout_ms \(0\) must be above 0"),
-        ({"sample": 0.5}, r"sample \(0.5\) chooses among traces; add --otlp"),
-        ({"tls_key": Path("a")}, r"tls_key is given without tls_cert; TLS needs both"),
+        ({"sample": 0.5}, r"--sample \(0.5\) chooses among traces; add --otlp"),
+        ({"tls_key": Path("a")}, r"--tls-key is given without --tls-cert; TLS needs both"),
     ],
 )
 def test_a_limit_that_cannot_work_is_refused_by_name(given: dict[str, Any], message: str) -> None:
@@ -57,7 +57,7 @@ def test_a_limit_that_cannot_work_is_refused_by_name(given: dict[str, Any], mess
     ],
 )
 def test_an_origin_that_is_none_is_refused(origin: str) -> None:
-    with pytest.raises(ConfigError, match=r"^cors \(.*\) is no origin; .*https://app\.example"):
+    with pytest.raises(ConfigError, match=r"^--cors \(.*\) is no origin; .*https://app\.example"):
         ServerSettings(cors=["http://localhost:3000", origin])
 
 

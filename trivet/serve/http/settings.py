@@ -80,25 +80,25 @@ class ServerSettings:
         """
         check_ranges(self)
         if self.sample < 1 and not self.otlp:
-            raise ConfigError(f"sample ({self.sample:g}) chooses among traces; add --otlp")
+            raise ConfigError(f"--sample ({self.sample:g}) chooses among traces; add --otlp")
         for origin in self.cors or ():
             if not _ORIGIN.fullmatch(origin):
                 raise ConfigError(
-                    f"cors ({origin}) is no origin; write the scheme, the host in small letters "
+                    f"--cors ({origin}) is no origin; write the scheme, the host in small letters "
                     "and the port if there is one, without a path: https://app.example or "
                     "http://localhost:3000"
                 )
         if self.default_timeout_ms is not None and self.default_timeout_ms > self.max_timeout_ms:
             raise ConfigError(
-                f"default_timeout_ms ({self.default_timeout_ms:g}) must not exceed max_timeout_ms "
+                f"--timeout-ms ({self.default_timeout_ms:g}) must not exceed --max-timeout-ms "
                 f"({self.max_timeout_ms:g})"
             )
         if (self.tls_cert is None) != (self.tls_key is None):
-            given, missing = ("tls_cert", "tls_key") if self.tls_cert else ("tls_key", "tls_cert")
-            raise ConfigError(f"{given} is given without {missing}; TLS needs both")
+            given, missing = ("cert", "key") if self.tls_cert else ("key", "cert")
+            raise ConfigError(f"--tls-{given} is given without --tls-{missing}; TLS needs both")
         if not is_loopback(self.host) and self.keys_file is None and not self.insecure:
             raise ConfigError(
-                f"host {self.host} can be reached from other machines, and no API key is "
+                f"--host {self.host} can be reached from other machines, and no API key is "
                 "required; give a file of keys (--keys FILE), or allow it (--insecure)"
             )
 
