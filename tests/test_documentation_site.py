@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import trivet
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -35,3 +37,15 @@ def test_every_page_is_in_the_navigation() -> None:
     listed = re.findall(r"[\w/-]+\.md$", nav, flags=re.MULTILINE)
     pages = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
     assert sorted(listed) == sorted(pages)
+    groups = re.split(r"^  - \w+:$", nav, flags=re.MULTILINE)[1:]
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \w+ \| \[.*", index, flags=re.MULTILINE)
+    assert [re.findall(r"[\w/-]+\.md", row) for row in rows] == [
+        [page for page in re.findall(r"[\w/-]+\.md", group) if page != "index.md"]
+        for group in groups
+    ]
+
+
+def test_the_reference_has_every_public_name() -> None:
+    named = re.findall(r"\w+", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"))
+    assert {*trivet.__all__} - {*named} == {"__version__"}
