@@ -86,6 +86,14 @@ def test_imports_keep_to_the_layers() -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+def test_the_page_of_the_architecture_has_the_layers() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    picture = page.partition("## Layers")[2].split("```")[1].strip("\n")
+    layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
+    assert [line.strip() for line in picture.splitlines()] == layers
+
+
 def test_no_module_imports_itself_through_others() -> None:
     graph = grimp.build_graph("trivet", cache_dir=None, exclude_type_checking_imports=True)
     imports = {each: graph.find_modules_directly_imported_by(each) for each in graph.modules}
