@@ -24,8 +24,9 @@ from trivet.__main__ import app
 from trivet.serve.http.health import PROBES
 from trivet.serve.http.metrics import Metrics
 from trivet.serve.http.openapi import ROUTES
-from trivet.serve.http.settings import settings_table
+from trivet.serve.http.settings import ServerSettings
 from trivet.serve.scheduling.batched_request import BatcherState
+from trivet.settings import described_fields
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = "\n".join(
@@ -55,6 +56,18 @@ def rows(heading: str) -> list[list[str]]:
 
 def codes(text: str) -> list[str]:
     return re.findall(r"`([^`]+)`", text)
+
+
+def settings_table() -> str:
+    """Return the Markdown table of the options of ``trivet serve``."""
+    lines = ["| option | default | meaning |", "| --- | --- | --- |"]
+    for field in described_fields(ServerSettings):
+        names = ", ".join(f"`{name}`" for name in field.option.split("/"))
+        default = "" if field.default in (None, False) else field.default
+        shown = f"{default:g}" if isinstance(default, float) else default
+        shown = "on" if default is True else shown
+        lines.append(f"| {names} | {shown} | {field.setting.text} |")
+    return "\n".join(lines)
 
 
 def options() -> dict[str, Any]:

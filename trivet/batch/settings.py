@@ -53,10 +53,6 @@ def parse_mapping(pairs: Sequence[str]) -> dict[str, str]:
     return mapping
 
 
-def _parse_names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(","))
-
-
 _input, _output = partial(Setting, panel="Input"), partial(Setting, panel="Output")
 _rare = partial(Setting, panel=RARE)
 ShardOption = Annotated[
@@ -108,7 +104,7 @@ class RunSettings(Reading):
             "Fields to write, such as id,faithfulness.",
             metavar="NAMES",
             typed=str,
-            read=_parse_names,
+            read=lambda text: tuple(name.strip() for name in text.split(",")),
         ),
     ] = None
     metadata: Annotated[

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -25,10 +24,6 @@ class CalibratedHead(StrEnum):
     utilization = "utilization"
 
 
-def _names(heads: Sequence[CalibratedHead]) -> tuple[HeadName, ...]:
-    return tuple(head.value for head in heads)
-
-
 _prefixes = partial(Setting, metavar="PREFIX", typed=list[str], read=tuple)
 
 
@@ -46,7 +41,7 @@ class Choices:
             "--head",
             metavar="HEAD",
             typed=list[CalibratedHead],
-            read=_names,
+            read=lambda heads: tuple(head.value for head in heads),
         ),
     ] = ()
     level: Annotated[

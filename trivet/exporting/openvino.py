@@ -209,7 +209,7 @@ def _load(
             spread = calls[:: -(-len(calls) // _CALIBRATION)]
             write_static(bundle.path(GRAPH_NAME), spread, folder)
         else:
-            write_half(bundle.path(GRAPH_NAME), folder)
+            _save(_read(bundle.path(GRAPH_NAME)), folder, narrow=True)  # for bf16 matmuls
         file, weights = folder / OPENVINO_NAME, folder / OPENVINO_WEIGHTS_NAME
     window = bundle.info.window.size
     backend = OpenVinoBackend(file, weights, window=window, bf16=True, threads=threads)
@@ -274,11 +274,6 @@ def write_static(graph: Path, calls: Sequence[Windows], folder: Path) -> None:
             ignored_scope=nncf.IgnoredScope(patterns=[_HEADS]),
         )
     _save(quantized, folder, narrow=False)
-
-
-def write_half(graph: Path, folder: Path) -> None:
-    """Write the graph with fp16 weights, for bf16 matmuls; arguments as of ``write_static``."""
-    _save(_read(graph), folder, narrow=True)
 
 
 def _read(graph: Path) -> Any:

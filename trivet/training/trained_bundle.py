@@ -90,7 +90,7 @@ def training_texts(config: TrainConfig, digests: Set[str]) -> str | None:
             logger.info("%s has no record of its training texts, so the new bundle has none", name)
             return None
         digests = digests | before
-    return to_lines(digests)
+    return "".join(f"{digest}\n" for digest in sorted(digests))
 
 
 def merge_data(used: Iterable[DataInfo]) -> tuple[DataInfo, ...]:
@@ -99,11 +99,6 @@ def merge_data(used: Iterable[DataInfo]) -> tuple[DataInfo, ...]:
     for info in used:
         data[info.name] = max(data.get(info.name, info), info, key=lambda one: one.rows)
     return tuple(data.values())
-
-
-def to_lines(digests: Set[str]) -> str:
-    """Return the record of training texts with these digests."""
-    return "".join(f"{digest}\n" for digest in sorted(digests))
 
 
 def keeps_verdicts(config: TrainConfig) -> bool:

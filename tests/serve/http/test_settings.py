@@ -11,7 +11,7 @@ import pytest
 from tests.command_line import exit_code
 from trivet.errors import ConfigError
 from trivet.serve.http import process
-from trivet.serve.http.settings import ServerSettings, is_loopback, settings_table
+from trivet.serve.http.settings import ServerSettings, is_loopback
 
 PUBLIC = ("0.0.0.0", "::", "", "10.0.0.7", "localhost.example.org", "127.0.0.1.example.org")
 
@@ -72,11 +72,6 @@ def test_an_origin_is_taken_as_browsers_send_it(origin: str) -> None:
 def test_some_settings_may_be_0() -> None:
     settings = ServerSettings(port=0, wait_ms=0.0, grace_seconds=0.0)
     assert (settings.port, settings.wait_ms, settings.grace_seconds) == (0, 0.0, 0.0)
-
-
-def test_the_docs_hold_the_table_of_all_options() -> None:
-    docs = Path(__file__).resolve().parents[3] / "docs"
-    assert any(settings_table() in page.read_text(encoding="utf-8") for page in docs.glob("*.md"))
 
 
 def test_options_become_settings(

@@ -179,8 +179,9 @@ class Columns:
             failed = FailedEvaluation(name, error.code, f"{row.place}: {error}")
             return [LogRow(row.number, row.place, row.line, failed, metadata=metadata)]
         return [
-            LogRow(row.number, row.place, row.line, example, _ids(example), metadata)
+            LogRow(row.number, row.place, row.line, example, ids or None, metadata)
             for example in examples
+            for ids in [tuple(own.id or own.title for own in example.context_names)]
         ]
 
     def _conversation(self, row: Mapping[str, list[Any]], name: str | None) -> list[Turn]:
@@ -255,10 +256,6 @@ class Columns:
             f"has no {' and no '.join(lacking)} (looked for {looked}; found {found}); name the "
             f"field{'s' * (len(lacking) > 1)} with {maps}, in Python with mapping={{{python}}}"
         )
-
-
-def _ids(example: RagExample) -> tuple[str | None, ...] | None:
-    return tuple(own.id or own.title for own in example.context_names) or None
 
 
 def values_by_name(row: SourceRow) -> dict[str, list[Any]]:

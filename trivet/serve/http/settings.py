@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from trivet.errors import ConfigError
-from trivet.settings import Setting, check_ranges, described_fields
+from trivet.settings import Setting, check_ranges
 
 LogFormat = Literal["json", "text"]
 OTLP_PATH = "/v1/traces"
@@ -118,15 +118,3 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
-
-
-def settings_table() -> str:
-    """Return the Markdown table of all options; ``docs/`` holds a copy."""
-    lines = ["| option | default | meaning |", "| --- | --- | --- |"]
-    for field in described_fields(ServerSettings):
-        names = ", ".join(f"`{name}`" for name in field.option.split("/"))
-        default = "" if field.default in (None, False) else field.default
-        shown = f"{default:g}" if isinstance(default, float) else default
-        shown = "on" if default is True else shown
-        lines.append(f"| {names} | {shown} | {field.setting.text} |")
-    return "\n".join(lines)
