@@ -18,11 +18,9 @@ from trivet.data.logs.column_mapping import LogRow
 from trivet.errors import DataError
 from trivet.evaluation.evaluation_job import EvaluationJob
 from trivet.evaluation.evaluator import Evaluator
-from trivet.evaluation.preprocessing import count_characters
-from trivet.evaluation.streams import prefetch
+from trivet.evaluation.streams import Block, prefetch
 from trivet.records import Evaluation, FailedEvaluation
 
-_ROWS = 64  # most rows in a block
 _CALLS = 12  # backend calls in a block; about a second of the embedded bundle on two cores
 _CHARACTERS_PER_TOKEN = 4
 
@@ -106,16 +104,13 @@ def block_characters(evaluator: Evaluator) -> int:
 
 def _blocks(rows: Iterable[LogRow], most: int) -> Iterator[list[LogRow]]:
     """Group rows into blocks, bounded in rows and in characters."""
-    block: list[LogRow] = []
-    characters = 0
+    block = Block[LogRow]()
     broken = None
     try:
         for row in rows:
-            block.append(row)
-            characters += count_characters(row.example)
-            if len(block) >= _ROWS or characters >= most:
+            if block.is_full_with(row, row.example, most):
                 yield block
-                block, characters = [], 0
+                block = Block()
     except DataError as error:
         broken = error
     if block:

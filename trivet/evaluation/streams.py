@@ -1,4 +1,4 @@
-"""Streams of examples in blocks, and their evaluation beside a free event loop."""
+"""Streams of rows: in blocks, begun ahead, in threads, and beside a free event loop."""
 
 from __future__ import annotations
 
@@ -6,20 +6,33 @@ import asyncio
 import contextlib
 import itertools
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+)
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from trivet.data.logs.rows import Given, RowReader, count_rows, read_examples
+from trivet.evaluation.evaluation_job import WorkerPool
 from trivet.evaluation.preprocessing import count_characters
 from trivet.interface import Result, progress_bar
 
 T = TypeVar("T")
+R = TypeVar("R")
 C = TypeVar("C", bound="_Cancellable")
 
 # A block is tokenized in one batch and its windows are packed together. The tokenizer takes about
 # 150 bytes per character, so long examples make smaller blocks.
 _BLOCK_EXAMPLES = 64
 _BLOCK_CHARACTERS = 500_000
+_AHEAD = 4  # rows in work for each thread: a slow row does not keep the others waiting
 
 
 class _Cancellable(Protocol):
@@ -30,25 +43,25 @@ class _Job(_Cancellable, Protocol):
     def results(self) -> list[Result]: ...
 
 
-class _Block(list[Given]):
-    """Examples of a block, bounded in number and in characters."""
+class Block(list[T]):
+    """Rows of a block, bounded in number and in characters."""
 
     characters = 0
 
-    def is_full_with(self, example: Given) -> bool:
-        """Append an example and tell whether the block is full."""
-        self.append(example)
+    def is_full_with(self, row: T, example: Given, most: int = _BLOCK_CHARACTERS) -> bool:
+        """Append a row with its example; tell whether the block has ``most`` characters or rows."""
+        self.append(row)
         self.characters += count_characters(example)
-        return len(self) >= _BLOCK_EXAMPLES or self.characters >= _BLOCK_CHARACTERS
+        return len(self) >= _BLOCK_EXAMPLES or self.characters >= most
 
 
 def blocks(examples: Iterable[Given]) -> Iterator[list[Given]]:
     """Group a stream into blocks of a bounded number of examples and of characters."""
-    block = _Block()
+    block = Block[Given]()
     for example in examples:
-        if block.is_full_with(example):
+        if block.is_full_with(example, example):
             yield block
-            block = _Block()
+            block = Block()
     if block:
         yield block
 
@@ -77,6 +90,35 @@ def prefetch(blocks: Iterable[T], begin: Callable[[T], C], ahead: int = 1) -> It
             each.cancel()
     if broken is not None:
         raise broken
+
+
+@dataclass(frozen=True)
+class _Begun(Generic[T, R]):
+    row: T
+    result: Future[R]
+
+    def cancel(self) -> None:
+        self.result.cancel()
+
+
+def work_in_order(
+    rows: Iterable[T], work: Callable[[T], R], threads: int
+) -> Generator[tuple[T, R], None, None]:
+    """Yield each row with what ``work`` returns for it, lazily and in order.
+
+    Several rows are worked on at once. An error of ``work`` is raised at its row; work that has not
+    begun then is dropped. With one thread it is that of the caller.
+    """
+    if threads == 1:
+        yield from ((row, work(row)) for row in rows)
+        return
+    pool = WorkerPool(threads)
+
+    def begin(row: T) -> _Begun[T, R]:
+        return _Begun(row, pool.submit(lambda _: work(row), pool))
+
+    for begun in prefetch(rows, begin, _AHEAD * threads):
+        yield begun.row, begun.result.result()
 
 
 async def evaluate_async(
@@ -125,10 +167,11 @@ async def _async_blocks(
         while (block := await asyncio.to_thread(next, iterator, None)) is not None:
             yield block
         return
-    reader, block = RowReader(mapping), _Block()
+    reader, block = RowReader(mapping), Block[Given]()
     async for row in rows:
-        if block.is_full_with(reader.read(row)):
+        example = reader.read(row)
+        if block.is_full_with(example, example):
             yield block
-            block = _Block()
+            block = Block()
     if block:
         yield block

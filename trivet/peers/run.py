@@ -15,8 +15,8 @@ from pathlib import Path
 
 from trivet.batch.output import Output, RunChangedError, no_room
 from trivet.batch.settings import Shard
-from trivet.batch.work import work_in_order
 from trivet.errors import BackendError, ExampleError, WindowError
+from trivet.evaluation.streams import work_in_order
 from trivet.llm.chat import LlmError
 from trivet.peers.peer import Peer, PeerScore
 from trivet.peers.predictions import Header, PredictionFile, digest_rows, read_files, to_line
