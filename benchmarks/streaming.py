@@ -29,7 +29,8 @@ from trivet.evaluation.correction import CorrectionMode
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.postprocessing import to_evaluation
 from trivet.labelled.sources import choose_rows, load_source
-from trivet.measures.intervals import BoolArray, Draws, FloatArray, auroc, ratio
+from trivet.measures.curves import BoolArray, FloatArray
+from trivet.measures.intervals import Draws, auroc, ratio
 from trivet.records import Evaluation, LabelledExample, RagExample
 
 MODES: tuple[StreamWindows, ...] = ("evidence", "all")

@@ -19,7 +19,8 @@ from benchmarks.labelled import data_parser, load
 from benchmarks.report import Table
 from benchmarks.twin_pairs import KINDS, Pair, pairs, share_held
 from trivet.evaluation.evaluator import Evaluator
-from trivet.measures.intervals import BoolArray, Draws, Estimate, FloatArray, auroc, ratio
+from trivet.measures.curves import BoolArray, FloatArray
+from trivet.measures.intervals import Draws, Estimate, auroc, ratio
 
 RESAMPLES = 1000
 COLUMNS = (

@@ -19,13 +19,7 @@ import torch
 
 from trivet.backends.device import find_gpu
 from trivet.backends.torch import TorchBackend, check_gpu
-from trivet.bundle.bundle import (
-    TEXTS_NAME,
-    TOKENIZER_NAME,
-    check_folder,
-    read_bundle,
-    write_bundle,
-)
+from trivet.bundle.bundle import TEXTS_NAME, TOKENIZER_NAME, check_folder, read_bundle, write_bundle
 from trivet.bundle.schema import BundleInfo, CalibrationInfo, Thresholds
 from trivet.bundle.weights import load_rag_model
 from trivet.calibration.bundle_thresholds import load_rows
@@ -34,13 +28,7 @@ from trivet.calibration.fit import KnotMap, LinearMap, Map, fit, probabilities
 from trivet.calibration.head_logits import read_heads, tokens_read
 from trivet.calibration.head_thresholds import choose_answered, choose_sources
 from trivet.calibration.joining import HeadLogits, Probabilities
-from trivet.calibration.measures import (
-    HeadReport,
-    cross_fitted,
-    halves,
-    head_report,
-    parts,
-)
+from trivet.calibration.measures import HeadReport, cross_fitted, halves, head_report, parts
 from trivet.calibration.report import describe
 from trivet.calibration.sentence_layer import fit_sentence_layer
 from trivet.calibration.streams import choosing, read_streams

@@ -14,7 +14,8 @@ from sklearn import metrics
 from torchmetrics.functional.classification import binary_calibration_error
 
 from trivet.measures import intervals
-from trivet.measures.intervals import Draws, Estimate, FloatArray, Statistic
+from trivet.measures.curves import FloatArray
+from trivet.measures.intervals import Draws, Estimate, Statistic
 
 # Few distinct scores, so that ties are the rule.
 rows = st.lists(

@@ -11,8 +11,8 @@ from sklearn.metrics import balanced_accuracy_score, f1_score, roc_auc_score
 from tests.peers.rows import predicted, row
 from trivet.errors import DataError
 from trivet.llm.budget import Price
+from trivet.measures.curves import FloatArray
 from trivet.measures.figures import Figure
-from trivet.measures.intervals import FloatArray
 from trivet.peers.columns import read_columns
 from trivet.peers.measures import measure_peers
 from trivet.peers.peer import PeerScore

@@ -14,7 +14,8 @@ import numpy as np
 
 from trivet.ablation.verdicts import JudgedRow
 from trivet.errors import DataError
-from trivet.measures.intervals import Estimate, IntArray, average
+from trivet.measures.curves import IntArray
+from trivet.measures.intervals import Estimate, average
 from trivet.measures.metrics import Measured, by_family, draws_of, measured_rows
 from trivet.measures.predictions import Prediction
 from trivet.measures.samples import samples

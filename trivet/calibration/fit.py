@@ -32,8 +32,7 @@ import numpy as np
 from trivet.calibration.choices import Level, Method, Weighing
 from trivet.calibration.joining import HeadLogits, Probabilities, highest, join_logits
 from trivet.errors import DataError
-from trivet.measures.curves import FloatArray
-from trivet.measures.intervals import BoolArray
+from trivet.measures.curves import BoolArray, FloatArray
 from trivet.model.aggregate import NO_LAYER, SentenceLayer
 from trivet.model.architecture import KNOTS, Reduction
 

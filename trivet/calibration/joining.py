@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from trivet.measures.curves import FloatArray, IntArray
-from trivet.measures.intervals import BoolArray
+from trivet.measures.curves import BoolArray, FloatArray, IntArray
 from trivet.model.aggregate import NO_LAYER, SentenceLayer, join_evidence, weigh_sentences
 from trivet.model.architecture import Reduction
 

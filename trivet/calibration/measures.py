@@ -15,12 +15,12 @@ from trivet.calibration.fit import Map, probabilities
 from trivet.calibration.joining import HeadLogits, Probabilities
 from trivet.errors import DataError
 from trivet.measures.curves import (
+    BoolArray,
     FloatArray,
     ReliabilityBin,
     expected_calibration_error,
     reliability_bins,
 )
-from trivet.measures.intervals import BoolArray
 from trivet.measures.lengths import BUCKETS, bucket_of
 from trivet.model.architecture import Reduction
 

@@ -17,8 +17,7 @@ from trivet.calibration.choices import Weighing
 from trivet.calibration.fit import Map, minimize, probabilities
 from trivet.calibration.joining import HeadLogits
 from trivet.data.sentence_features import FEATURES
-from trivet.measures.curves import FloatArray
-from trivet.measures.intervals import BoolArray
+from trivet.measures.curves import BoolArray, FloatArray
 from trivet.model.aggregate import NO_LAYER, SentenceLayer, logits_of
 
 if TYPE_CHECKING:

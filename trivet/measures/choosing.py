@@ -14,7 +14,8 @@ import numpy as np
 
 from trivet.data.sentence_features import share_nowhere, words_of
 from trivet.labelled.grouping import document
-from trivet.measures.intervals import Draws, Estimate, IntArray, auroc, average
+from trivet.measures.curves import IntArray
+from trivet.measures.intervals import Draws, Estimate, auroc, average
 from trivet.measures.predictions import Prediction, response_units
 
 LARGEST_FALL = 0.01

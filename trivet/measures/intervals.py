@@ -12,13 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from trivet.measures.curves import BINS, bin_indices, tie_ends
+from trivet.measures.curves import BINS, BoolArray, FloatArray, IntArray, bin_indices, tie_ends
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 Statistic = Callable[[FloatArray], FloatArray]
 """Weights [T, n] of n rows -> values [T]."""
 

@@ -32,8 +32,9 @@ from typing import Literal
 import numpy as np
 
 from trivet.labelled.grouping import data_set
+from trivet.measures.curves import IntArray
 from trivet.measures.figures import Figure
-from trivet.measures.intervals import DEFINED_SHARE, Draws, Estimate, IntArray, average
+from trivet.measures.intervals import DEFINED_SHARE, Draws, Estimate, average
 from trivet.measures.predictions import Prediction
 from trivet.measures.samples import Sample, samples, samples_at_common_threshold
 

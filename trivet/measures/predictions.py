@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from trivet.data.spans import mark_tokens
-from trivet.measures.intervals import BoolArray, FloatArray, IntArray
+from trivet.measures.curves import BoolArray, FloatArray, IntArray
 from trivet.records import ContextSpan, Evaluation, FailedEvaluation, LabelledExample, Labels, Span
 
 

@@ -14,15 +14,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from trivet.measures.curves import FloatArray, IntArray
 from trivet.measures.figures import Figure
-from trivet.measures.intervals import (
-    Draws,
-    FloatArray,
-    IntArray,
-    Statistic,
-    auroc,
-    root_mean_square,
-)
+from trivet.measures.intervals import Draws, Statistic, auroc, root_mean_square
 from trivet.measures.metrics import Measured, by_family, draws_of, means, to_figure
 from trivet.measures.predictions import Prediction, finite
 from trivet.measures.samples import Sample, true_score

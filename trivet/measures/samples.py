@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trivet.measures.curves import FloatArray, IntArray
 from trivet.measures.intervals import (
-    FloatArray,
-    IntArray,
     Statistic,
     auroc,
     best_f1,

@@ -9,7 +9,7 @@ import numpy as np
 
 from trivet.errors import DataError
 from trivet.labelled.grouping import data_set, digest, document
-from trivet.measures.intervals import BoolArray, FloatArray, IntArray
+from trivet.measures.curves import BoolArray, FloatArray, IntArray
 from trivet.measures.predictions import marked_characters
 from trivet.measures.thresholds import best_threshold
 from trivet.peers.peer import PeerScore

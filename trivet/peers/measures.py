@@ -16,12 +16,10 @@ import numpy as np
 
 from trivet.labelled.grouping import data_set, document
 from trivet.llm.budget import Price
+from trivet.measures.curves import BoolArray, FloatArray, IntArray
 from trivet.measures.figures import Figure
 from trivet.measures.intervals import (
-    BoolArray,
     Draws,
-    FloatArray,
-    IntArray,
     Statistic,
     auroc,
     average_precision,

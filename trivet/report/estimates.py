@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from trivet.measures.curves import FloatArray, IntArray
 
 MIN_GROUPS = 6  # below, the series for Student's distribution is inaccurate
 

@@ -12,8 +12,7 @@ from html import escape
 
 import numpy as np
 
-from trivet.measures.curves import ReliabilityBin, expected_calibration_error
-from trivet.report.estimates import FloatArray
+from trivet.measures.curves import FloatArray, ReliabilityBin, expected_calibration_error
 
 _SIDE = 240  # of a square plot
 _LEFT, _TOP, _BELOW, _RIGHT = 46, 30, 40, 14  # margins

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from trivet.errors import DataError
+from trivet.measures.curves import BoolArray, FloatArray, IntArray
 from trivet.records import FailedEvaluation
-from trivet.report.estimates import FloatArray, IntArray, Mean, mean_of
+from trivet.report.estimates import Mean, mean_of
 from trivet.report.verdict_files import VerdictRow
 from trivet.report.wording import (
     ABSTAINS,
@@ -38,7 +38,6 @@ _NO_QUESTION = 0
 _DEFAULT_THRESHOLD = 0.5  # for verdicts with neither ``adherent`` nor ``threshold``
 
 _DIGITS = re.compile(r"(\d+)")
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

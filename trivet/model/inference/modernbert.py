@@ -13,12 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from trivet.model.exact_match_embedding import ExactMatchEmbedding
-from trivet.model.inference.layer import (
-    Form,
-    attend,
-    refuse_longer,
-    split_heads,
-)
+from trivet.model.inference.layer import Form, attend, refuse_longer, split_heads
 from trivet.model.trunk import MASKED, additive_mask, far_apart
 
 _KINDS = ("full_attention", "sliding_attention")

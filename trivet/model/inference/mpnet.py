@@ -10,13 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from trivet.model.exact_match_embedding import ExactMatchEmbedding
-from trivet.model.inference.layer import (
-    Form,
-    InferenceLayer,
-    attend,
-    refuse_longer,
-    split_heads,
-)
+from trivet.model.inference.layer import Form, InferenceLayer, attend, refuse_longer, split_heads
 from trivet.model.mpnet_layers import position_buckets
 from trivet.model.trunk import additive_mask
 
