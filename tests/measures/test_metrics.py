@@ -15,7 +15,7 @@ from tests.measures.verdicts import FAILED, predicted, verdict
 from trivet.measures.figures import Figure
 from trivet.measures.metrics import measure
 from trivet.measures.predictions import Prediction, scored_units
-from trivet.records import ContextSpan, Labels, Span
+from trivet.records import ContextSpan, LabelledExample, Labels, RagExample, Span
 
 
 def table(figures: list[Figure]) -> dict[str, Figure]:
@@ -51,6 +51,23 @@ def test_the_response_level_by_hand() -> None:
     assert note is not None and note.startswith("threshold 0.8500 was chosen on these very rows")
     for one in found.values():
         assert (one.n, one.positives, one.groups, one.failed) == (6, 3, 6, 0)
+
+
+def test_counting_words_stands_beside_the_verdict() -> None:
+    texts = {"Nobody keeps sheep here.": False, "The mill is old.": True}
+    rows = [
+        Prediction(
+            LabelledExample(
+                RagExample("What is old?", ("The mill here is old.",), text),
+                Labels(adherent=truth),
+                source="logs",
+                group=text,
+            ),
+            verdict(0.5),
+        )
+        for text, truth in texts.items()
+    ]
+    assert table(measure(rows))["logs/word_counting_auroc"].value == 1.0
 
 
 def test_failed_rows_are_counted_and_stand_in_no_mean() -> None:

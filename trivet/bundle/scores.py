@@ -14,6 +14,7 @@ from trivet.settings import Precision
 IN_CARD = frozenset(
     {
         "hallucination_auroc",
+        "word_counting_auroc",
         "hallucination_f1",
         "hallucination_precision",
         "hallucination_recall",

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trivet.data.sentence_features import share_nowhere, words_of
 from trivet.labelled.grouping import document
-from trivet.measures.curves import IntArray
-from trivet.measures.intervals import Draws, Estimate, auroc, average
-from trivet.measures.predictions import Prediction, response_units
+from trivet.measures.intervals import Draws, Estimate, IntArray, auroc, average
+from trivet.measures.predictions import Prediction, counted_probs, response_units
 
 LARGEST_FALL = 0.01
 MEAN = "mean"
@@ -68,7 +66,6 @@ def _compare(name: str, first: Sequence[Prediction], second: Sequence[Prediction
     rows: IntArray = np.intersect1d(one.rows, other.rows)
     before, after = (each.probs[np.isin(each.rows, rows)] for each in (one, other))
     positive = one.positive[np.isin(one.rows, rows)]
-    texts = [first[row].example.example for row in rows.tolist()]
-    counted = np.array([share_nowhere(one.response, words_of(one.contexts)) for one in texts])
+    counted = counted_probs(first, rows)
     estimates = (draws.estimate(auroc(each, positive), rows) for each in (counted, before, after))
     return SetChange(name, len(rows), int(positive.sum()), *estimates)

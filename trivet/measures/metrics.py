@@ -3,6 +3,8 @@
 Measures, each computed where its truth is known:
 
 - ``hallucination_auroc``: positive = not adherent, score = 1 - faithfulness.
+- ``word_counting_auroc``: positive = not adherent, score = share of the content words of the
+  response that no context has; the same for every model.
 - ``hallucination_fpr_at_recall_90``, ``_95``: rate of false alarms, the share of the adherent
   responses that are flagged, at the threshold that finds 90 or 95 % of the others on these very
   rows; resamples choose again.

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from trivet.data.sentence_features import share_nowhere, words_of
 from trivet.data.spans import mark_tokens
 from trivet.measures.curves import BoolArray, FloatArray, IntArray
 from trivet.records import ContextSpan, Evaluation, FailedEvaluation, LabelledExample, Labels, Span
@@ -70,6 +71,12 @@ def response_units(rows: Sequence[Prediction]) -> Units:
     scores = 1 - finite(verdicts, [verdict.faithfulness for verdict in verdicts])
     positive = np.array([rows[i].example.labels.adherent is False for i in kept], dtype=bool)
     return Units(kept, np.arange(len(kept)), scores, positive, failed)
+
+
+def counted_probs(rows: Sequence[Prediction], kept: IntArray) -> FloatArray:
+    """Return the share of content words that no context has, of the responses at ``kept`` [n]."""
+    texts = [rows[row].example.example for row in kept.tolist()]
+    return np.array([share_nowhere(one.response, words_of(one.contexts)) for one in texts])
 
 
 def _sentence_units(rows: Sequence[Prediction], name: str, label: str, score: str) -> Units:

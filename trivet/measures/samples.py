@@ -24,6 +24,7 @@ from trivet.measures.intervals import (
 from trivet.measures.predictions import (
     Prediction,
     Units,
+    counted_probs,
     finite,
     marked_characters,
     marked_sentences,
@@ -137,6 +138,7 @@ def _hallucination(rows: Sequence[Prediction], units: Units) -> list[Sample]:
     every = np.ones(len(kept))
     return [
         sample("hallucination_auroc", auroc(scores, positive), one_class),
+        sample("word_counting_auroc", auroc(counted_probs(rows, kept), positive), one_class),
         *at_recall,
         sample("hallucination_accuracy", ratio(right, every, every), None),
         *_found("hallucination", kept, flagged, gold, flagged * gold, units.failed),
