@@ -56,14 +56,17 @@ def find_unsupported(
     """
     tokens, layout = preprocessed.tokens, preprocessed.layout
     response = preprocessed.example.response
-    places = _ContextValues(tokens)
+    places: _ContextValues | None = None
     found: list[UnsupportedSpan] = []
     numbers = np.flatnonzero(np.bincount(tokens.response_sentence))
     for number, sentence in zip(numbers.tolist(), sentences, strict=True):
         if sentence.supported is not False or sentence.support is None:
             continue
         text, probability = sentence.text, 1 - sentence.support
-        values = mark_values(tokens, layout, places, number, probability)
+        values: tuple[UnsupportedSpan, ...] = ()
+        if any(value.status != "near" for value in layout.values[number]):
+            places = places or _ContextValues(tokens)
+            values = mark_values(tokens, layout, places, number, probability)
         inside = np.flatnonzero(tokens.response_sentence == number)
         # Some tokens begin at the space before their word, which is before the sentence.
         offsets = np.clip(tokens.response.offsets[inside] - sentence.start, 0, len(text))

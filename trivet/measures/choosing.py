@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from trivet.labelled.grouping import document
-from trivet.measures.intervals import Draws, Estimate, IntArray, auroc, average
+from trivet.measures.curves import IntArray
+from trivet.measures.intervals import Draws, Estimate, auroc, average
 from trivet.measures.predictions import Prediction, counted_probs, response_units
 
 LARGEST_FALL = 0.01
