@@ -81,7 +81,9 @@ def last_hidden(graph: onnx.ModelProto) -> str:
     heads = [node for node in graph.graph.node if node.name.startswith("heads.")]
     inside = {name for node in heads for name in node.output}
     inside |= {tensor.name for tensor in graph.graph.initializer}
-    read = {str(name) for node in heads for name in node.input if name and name not in inside}
+    # Prefix attention reads sizes and masks, too; weights multiply the hidden state alone.
+    products = [node for node in heads if node.op_type in ("MatMul", "Gemm")]
+    read = {str(name) for node in products for name in node.input if name and name not in inside}
     if len(read) != 1:
         raise BackendError(f"the heads read {len(read)} values, not one shared hidden state")
     return read.pop()

@@ -202,14 +202,14 @@ def _scores(scores: Sequence[ScoreInfo]) -> str:
     joined = {name.partition("/")[0] for name in names if name.endswith("/mean")}
     whole = {f"{name}/{part}" for name in joined for part in ("mean", "pooled")}
     left_out = {name for name in names - whole if name.partition("/")[0] in joined}
-    scores = [score for score in scores if score.data not in left_out]
+    scores = [score for score in scores if score.data not in left_out and score.value is not None]
     rows = [
         [
             score.measure,
             f"{score.data} ({score.split})",
             score.precision,
-            _figure(score.value),
-            f"{_figure(score.low)} to {_figure(score.high)}",
+            f"{score.value:.3f}",
+            "" if score.low is None else f"{score.low:.3f} to {score.high:.3f}",
             f"{score.n:,}",
             "" if score.positives is None else f"{score.positives:,}",
             str(score.failed),
@@ -261,10 +261,6 @@ def _openvino(kept: OpenVinoInfo) -> str:
         f"{kept.openvino}: the fastest candidate that loses at most {MOST_LOSS}.\n\n"
         f"{_table(header, rows)}"
     )
-
-
-def _figure(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.3f}"
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

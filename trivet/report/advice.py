@@ -69,12 +69,12 @@ def _judge(counted: Tally, errors: Sequence[ErrorRates]) -> str:
             "How often this judge errs was not measured with its bundle; label 30 of these "
             "answers, and trivet test says it."
         )
-    kind = "rag"
+    kinds: tuple[str, ...] = ("rag",)
     if counted.cites[counted.judged].mean() >= 0.5:
-        kind = "search"
+        kinds = ("search",)
     elif counted.sentences[counted.judged].mean() >= _LONG_ANSWER:
-        kind = "long"
-    near = [one for one in errors if kind in one.data.casefold()] or errors
+        kinds = ("long", "lfqa")
+    near = [one for one in errors if any(kind in one.data.casefold() for kind in kinds)] or errors
     one = max(near, key=lambda each: each.supported + each.unsupported)
     return (
         f"The judge errs: on {one.data} ({one.split}), the nearest of the measured domains, it "
