@@ -88,10 +88,8 @@ _TIME = re.compile(
 _FIGURE = r"\d{1,3}(?:[,\u00a0\u202f]\d{3})+(?:\.\d{1,9})?|\d{1,18}(?:\.\d{1,9})?"
 _WORD = rf"(?:{'|'.join(sorted(NUMBER_WORDS, key=len, reverse=True))})"
 _ONE = rf"(?:(?:{'|'.join(TENS)})[\s-](?:{'|'.join(ONES[1:10])})|{_WORD})\b"  # below a hundred
-_WORDS = (
-    rf"(?:{_ONE}|a(?=\s(?:dozen|hundred|thousand|million|billion|trillion)\b))(?:(?:[\s-](?:dozen|hundred|thousand|million|billion|trillion)\b)+"
-    rf"(?:\s(?:and\s)?{_ONE})?)*"
-)
+_LARGE = r"(?:dozen|hundred|thousand|million|billion|trillion)\b"
+_WORDS = rf"(?:{_ONE}|a(?=\s{_LARGE}))(?:(?:[\s-]{_LARGE})+(?:\s(?:and\s)?{_ONE})?)*"
 _SCALE = (
     r"(?:hundred|thousand|million|billion|trillion|[mb]n|tn|k(?![\w'])|(?-i:[MB])(?![\w'/²]|\.\w))"
 )
@@ -271,12 +269,8 @@ def _amount(match: re.Match[str]) -> Amount | None:
             count = NUMBER_WORDS.get((match["count"] or "one").casefold(), 1.0)
             part = count * FRACTIONS[match["fraction"].casefold()]
         named = match["unit4"] or match["unit5"]
-        unit, number, step, rough = (
-            unit_of(named) if named else Unit("ratio", 1.0),
-            part,
-            0.01,
-            True,
-        )
+        unit = unit_of(named) if named else Unit("ratio", 1.0)
+        number, step, rough = part, 0.01, True
     if unit is None:
         return Amount("", number, step, number, rough=rough)
     magnitude = number * unit.factor + unit.offset
