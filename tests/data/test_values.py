@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.steps import calls_of
 from trivet.data.claims import role_of, sentence_roles
 from trivet.data.sentence_features import ContextValues, FoundValue
 from trivet.data.sentences import split_sentences
@@ -172,21 +171,6 @@ def test_blanked_markup_keeps_every_offset(text: str) -> None:
     assert blank_markup("The mill is old.") == "The mill is old."
     kept = [(old, new) for old, new in zip(text, blank, strict=True) if old != new]
     assert all(not old.isalnum() or new == " " or text.count("&") for old, new in kept)
-
-
-def calls_of(run: Callable[[], Any]) -> int:
-    count = 0
-
-    def note(*_: Any) -> None:
-        nonlocal count
-        count += 1
-
-    sys.setprofile(note)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 @pytest.mark.parametrize(

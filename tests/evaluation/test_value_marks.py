@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 
+from tests.steps import calls_of
 from trivet.bundle.schema import Thresholds
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import WindowSettings, lay_out
@@ -113,18 +112,9 @@ def test_marks_of_many_values_take_linear_time(tokenizer: SegmentTokenizer) -> N
     def steps(count: int) -> int:
         context = "".join(f"{number}.5 cm, " for number in range(count))
         response = "".join(f"{number} kg, {number}.7 cm, " for number in range(count))
-        called = 0
-
-        def note(*_: object) -> None:
-            nonlocal called
-            called += 1
-
-        sys.setprofile(note)
-        try:
-            verdict = judge(tokenizer, response, contexts=(context,))
-        finally:
-            sys.setprofile(None)
-        assert len(verdict.unsupported) >= count
+        judged: list[Evaluation] = []
+        called = calls_of(lambda: judged.append(judge(tokenizer, response, contexts=(context,))))
+        assert len(judged[0].unsupported) >= count
         return called
 
     steps(10)  # what is made once
