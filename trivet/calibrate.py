@@ -30,7 +30,7 @@ from trivet.calibration.head_thresholds import choose_answered, choose_sources
 from trivet.calibration.joining import HeadLogits, Probabilities
 from trivet.calibration.measures import HeadReport, cross_fitted, halves, head_report, parts
 from trivet.calibration.report import describe
-from trivet.calibration.sentence_layer import fit_sentence_layer
+from trivet.calibration.sentence_layer import fit_sentence_layer, rescale_layer
 from trivet.calibration.streams import choosing, read_streams
 from trivet.calibration.thresholds import ChosenThresholds, choose_or_keep, dev_scores
 from trivet.data.tokenization import BoolArray, SegmentTokenizer
@@ -188,10 +188,14 @@ def _fit_heads(
     masks = parts([item.labelled.source for item in items], [tokens_read(item) for item in items])
     fitted: dict[HeadName, Map] = {}
     reports: list[HeadReport] = []
-    for name in choices.heads or logits:
+    only = ("support",) if choices.keep_layer else choices.heads
+    for name in only or logits:
         head = logits[name]
 
         def fit_rows(rows: BoolArray | None, name: HeadName = name, head: HeadLogits = head) -> Map:
+            if choices.keep_layer:
+                layer = rescale_layer(head, old[name], choices.weighing, rows)
+                return replace(old[name], layer=layer)
             found = fit(
                 head,
                 choices.method,

@@ -50,6 +50,13 @@ class Choices:
     weighing: Annotated[
         Weighing, Setting("Give each example, or each sentence, the same weight.", "--weigh")
     ] = "example"
+    keep_layer: Annotated[
+        bool,
+        Setting(
+            "Keep the maps and, but for a factor, the weights of the layer over sentences; fit the "
+            "scale and shift of support alone."
+        ),
+    ] = False
     only: Annotated[tuple[str, ...], _prefixes("Use these sources; default: all. Repeatable.")] = ()
     thresholds_from: Annotated[
         tuple[str, ...], _prefixes("Choose thresholds on these sources; default: all. Repeatable.")

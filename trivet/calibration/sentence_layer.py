@@ -37,24 +37,51 @@ def fit_sentence_layer(
     """
     bare = replace(head, features=None, has_claim=None, lexical_overlap=None)
     means = probabilities(bare, found).sentences
+    known, weight = _known(head, weighing, rows)
+    truth = head.truth[known]
+    if head.features is None or len(np.unique(truth)) < 2:
+        return NO_LAYER
+    columns = [logits_of(means[known]), np.ones(len(truth))]
+    inputs = np.column_stack([*columns, head.features[known]])
+    values = _maximum(inputs, truth, weight)
+    return SentenceLayer(float(values[0]), float(values[1]), tuple(map(float, values[2:])))
+
+
+def rescale_layer(
+    head: HeadLogits, found: Map, weighing: Weighing = "example", rows: BoolArray | None = None
+) -> SentenceLayer:
+    """Return the layer of ``found`` with another scale and shift of its support's logits.
+
+    The weights keep their proportions; they may come from sources whose share of unsupported
+    sentences is not that of answers. Arguments as of ``fit_sentence_layer``.
+    """
+    known, weight = _known(head, weighing, rows)
+    truth, layer = head.truth[known], found.layer
+    if len(np.unique(truth)) < 2:
+        return layer
+    support = probabilities(head, found).sentences[known]
+    inputs = np.column_stack([logits_of(support), np.ones(len(truth))])
+    scale, shift = map(float, _maximum(inputs, truth, weight))
+    weights = tuple(scale * each for each in layer.weights)
+    return SentenceLayer(scale * layer.scale, scale * layer.shift + shift, weights)
+
+
+def _known(
+    head: HeadLogits, weighing: Weighing, rows: BoolArray | None
+) -> tuple[BoolArray, FloatArray]:
+    """Return which sentences have a label and a weight [S], and the weights of these."""
     of_row = head.weight[head.row]
     if weighing == "example":
         of_row = of_row / np.bincount(head.row).clip(min=1)[head.row]
     known = ~np.isnan(head.truth) & (of_row > 0)
     if rows is not None:
         known &= rows[head.row]
-    truth, weight = head.truth[known], of_row[known]
-    if head.features is None or len(np.unique(truth)) < 2:
-        return NO_LAYER
-    columns = [logits_of(means[known]), np.ones(known.sum())]
-    inputs = np.column_stack([*columns, head.features[known]])
-    weight = weight * (len(weight) / weight.sum())
-    values = _maximum(inputs, truth, weight)
-    return SentenceLayer(float(values[0]), float(values[1]), tuple(map(float, values[2:])))
+    weight = of_row[known]
+    return known, weight * (len(weight) / max(weight.sum(), 1e-9))
 
 
 def _maximum(inputs: FloatArray, truth: FloatArray, weight: FloatArray) -> FloatArray:
-    """Return scale, shift and weights. *Shapes:* [n, 2 + F], [n], [n] -> [2 + F]."""
+    """Return scale, shift and weights, if any. *Shapes:* [n, 2 + F], [n], [n] -> [2 + F]."""
     import torch
 
     start = np.append(1.0, np.zeros(inputs.shape[1] - 1))
@@ -69,4 +96,4 @@ def _maximum(inputs: FloatArray, truth: FloatArray, weight: FloatArray) -> Float
 
     # Features after the first lower support.
     bounds = [(_LEAST_SCALE, None), (None, None), (0, None), *[(None, 0)] * (len(FEATURES) - 1)]
-    return minimize(loss, start, bounds)
+    return minimize(loss, start, bounds[: len(start)])

@@ -259,6 +259,8 @@ def calibrate(
         )
     if thresholds_only and report is not None:
         raise typer.BadParameter("--report needs fitted probabilities; drop --thresholds-only")
+    if choices.keep_layer and (choices.heads or thresholds_only):
+        raise typer.BadParameter("--keep-layer fits support alone; drop --head, --thresholds-only")
     if backend is not None and not thresholds_only:
         raise typer.BadParameter(
             "--backend needs --thresholds-only; logits for the fit come from torch"
