@@ -97,6 +97,7 @@ COMMANDS: list[tuple[Any, ...]] = [
     (2, "calibrate tiny --data jsonl:x --backend onnx", "--backend needs --thresholds-only"),
     (2, "calibrate tiny --data jsonl:x --lexical-overlap --method isotonic", "--method platt"),
     (2, "calibrate tiny --data jsonl:x --false-alarms 0.1 --prior 0.2", "excludes --prior and"),
+    (2, "calibrate tiny --data jsonl:x --keep-layer --head support", "--keep-layer fits no map"),
     (2, "calibrate tiny --data jsonl:x --thresholds-only --report r.html", "drop --thresholds-on"),
     (2, "calibrate tiny --data jsonl:x --out folder", "--out folder exists already"),
     (2, "compare --data jsonl:labelled.jsonl --out c --peers ovrlap", "nearest: overlap"),

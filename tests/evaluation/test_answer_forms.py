@@ -1,4 +1,4 @@
-"""The embedded verdict on right answers that are written otherwise than their passages."""
+"""The embedded verdict on answers in other forms than their passages, wrong answers and none."""
 
 from __future__ import annotations
 
@@ -35,3 +35,22 @@ def test_marks_alone_are_no_response(embedded: Evaluator, response: str) -> None
     verdict = embedded.evaluate("What does it say?", [PLANS], response)
     assert verdict.faithfulness is None and verdict.adherent is None
     assert verdict.relevance is not None and verdict.sentences == ()
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "The premium plan costs 29 euros a month.",
+        "It costs 92 euros a year.",
+        "I do not know.",
+        "Lighthouses are painted white so that sailors see them.",
+    ],
+    ids=["right", "wrong", "refusal", "foreign"],
+)
+def test_no_answer_moves_the_relevance_of_a_passage(embedded: Evaluator, response: str) -> None:
+    passages = ["The keeper lived in the north tower.", PLANS, f"{EXPORT} {LINK}"]
+    question = "What does the premium plan cost?"
+    alone, answered = (embedded.evaluate(question, passages, text) for text in ("", response))
+    for before, after in zip(alone.contexts, answered.contexts, strict=True):
+        assert before.relevance == pytest.approx(after.relevance, abs=0.1)
+    assert max(alone.contexts, key=lambda context: context.relevance or 0) is alone.contexts[1]

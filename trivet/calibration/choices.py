@@ -53,8 +53,8 @@ class Choices:
     keep_layer: Annotated[
         bool,
         Setting(
-            "Keep the maps and, but for a factor, the weights of the layer over sentences; fit the "
-            "scale and shift of support alone."
+            "Keep the maps, and the proportions of the weights of the layer over sentences; fit "
+            "its scale and shift."
         ),
     ] = False
     only: Annotated[tuple[str, ...], _prefixes("Use these sources; default: all. Repeatable.")] = ()

@@ -259,8 +259,12 @@ def calibrate(
         )
     if thresholds_only and report is not None:
         raise typer.BadParameter("--report needs fitted probabilities; drop --thresholds-only")
-    if choices.keep_layer and (choices.heads or thresholds_only):
-        raise typer.BadParameter("--keep-layer fits support alone; drop --head, --thresholds-only")
+    maps = (choices.method, choices.heads, choices.level, choices.lexical_overlap)
+    if choices.keep_layer and (thresholds_only or maps != ("platt", (), "sentence", False)):
+        raise typer.BadParameter(
+            "--keep-layer fits no map; drop --thresholds-only, --head, --method, --support-level "
+            "and --lexical-overlap"
+        )
     if backend is not None and not thresholds_only:
         raise typer.BadParameter(
             "--backend needs --thresholds-only; logits for the fit come from torch"
