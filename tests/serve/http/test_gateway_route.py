@@ -66,7 +66,7 @@ def check(found: Any, answer: str, model: str) -> None:
 @pytest.fixture(scope="module")
 def doubting() -> Iterator[Asked]:
     """Return a server whose model supports nothing."""
-    asked = Asked(Evaluator(backend=EvenBackend(0.001)))
+    asked = Asked(Evaluator(backend=EvenBackend(1e-6)))
     yield asked
     asked.close()
 
@@ -125,7 +125,7 @@ def test_a_text_is_cut_at_blank_lines() -> None:
 
 
 def test_a_text_of_many_paragraphs_is_within_the_limit(serve: Serve) -> None:
-    server = serve(ServerSettings(max_contexts=3), backend=EvenBackend(0.001))
+    server = serve(ServerSettings(max_contexts=3), backend=EvenBackend(1e-6))
     assert ask(server, "Red.", "The ferry is red.\n\n" * 50)["spans"]
     found = refusal(
         server.post("/classify", {"inputs": "Red.", "parameters": {"context": ["a"] * 4}})
