@@ -81,14 +81,15 @@ def calibrate(
             GPU if torch can use one.
 
     Raises:
-        BundleError: The bundle is refused or has no weights, or it is read only and there is no
-            ``out``, or ``out`` holds other files.
+        BundleError: The bundle is refused or has no weights, or no layer to keep, or it is read
+            only and there is no ``out``, or ``out`` holds other files.
         BackendError: There is no such device, or torch cannot use it.
         DataError: There are no rows, or no labels for a requested head, or for any head.
     """
     choices = choices or Choices()
     bundle = read_bundle(folder)
-    missing = [name for name in choices.heads if name not in bundle.info.heads]
+    needed = ("support",) if choices.keep_layer else choices.heads
+    missing = [name for name in needed if name not in bundle.info.heads]
     if missing:
         raise BundleError(
             f"{folder}: has no {' and no '.join(missing)} head to calibrate, only "
@@ -100,14 +101,17 @@ def calibrate(
         check_folder(out)
     where = _torch_device(device)
     model = load_rag_model(bundle).to(where)
+    if choices.keep_layer and not model.sentence_layer.weights:
+        raise BundleError(f"{folder}: has no layer over sentences to keep; calibrate support first")
     tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
     settings = bundle.info.window
     items = prepare(load_rows(specs, split, choices.only), tokenizer, settings)
     trained = bundle.info.training.settings
     call_windows = int(trained.get("call_windows") or _CALL_WINDOWS)
     with torch.autocast(where.type, torch.bfloat16, trained.get("precision") == "bf16"):
-        # A choice of heads leaves the sources as they are.
+        # A choice of heads leaves the sources as they are, a kept layer what concerns contexts.
         heads = DEFAULT_HEADS if choices.heads else HEAD_NAMES
+        heads = ("support", "evidence") if choices.keep_layer else heads
         logits = read_heads(model, items, tokenizer.special.pad, call_windows, heads)
     pairs, evidence = logits.pop("evidence", None), bundle.info.evidence
     if pairs is not None:
@@ -118,7 +122,8 @@ def calibrate(
     maps = old | fitted
     for name, found in fitted.items():
         _put(model, name, found)
-    info = describe(bundle.info.calibration, fitted, reports, choices.method, specs, split)
+    method = None if choices.keep_layer else choices.method
+    info = describe(bundle.info.calibration, fitted, reports, method, specs, split)
     changed: dict[str, Any] = {"calibration": info, "scores": (), "evidence": evidence}
     changed |= {"graphs": (), "engines": (), "openvino": None}
 
@@ -188,8 +193,7 @@ def _fit_heads(
     masks = parts([item.labelled.source for item in items], [tokens_read(item) for item in items])
     fitted: dict[HeadName, Map] = {}
     reports: list[HeadReport] = []
-    only = ("support",) if choices.keep_layer else choices.heads
-    for name in only or logits:
+    for name in choices.heads or logits:
         head = logits[name]
 
         def fit_rows(rows: BoolArray | None, name: HeadName = name, head: HeadLogits = head) -> Map:

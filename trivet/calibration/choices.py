@@ -53,8 +53,8 @@ class Choices:
     keep_layer: Annotated[
         bool,
         Setting(
-            "Keep the maps, and the proportions of the weights of the layer over sentences; fit "
-            "its scale and shift."
+            "Keep the heads' maps, and the proportions of the weights of the layer over sentences; "
+            "fit its scale and shift, and the sources."
         ),
     ] = False
     only: Annotated[tuple[str, ...], _prefixes("Use these sources; default: all. Repeatable.")] = ()

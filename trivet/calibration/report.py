@@ -154,6 +154,8 @@ def _map_words(report: HeadReport) -> str:
             words += f", lexical overlap {found.lexical_overlap:.3f}"
     elif found is not None:
         words = f"{len(found.x)} knots"
+    if found is not None and found.layer.weights:
+        words += f", layer: scale {found.layer.scale:.3f}, shift {found.layer.shift:.3f}"
     return f"{words} ({report.note})" if report.note else words
 
 
@@ -165,11 +167,14 @@ def describe(
     old: CalibrationInfo,
     fitted: Mapping[HeadName, Map],
     reports: Sequence[HeadReport],
-    method: Method,
+    method: Method | None,
     specs: Sequence[str],
     split: str,
 ) -> CalibrationInfo:
-    """Return the bundle's record: this calibration combined with earlier ones."""
+    """Return the bundle's record: this calibration combined with earlier ones.
+
+    ``method`` is that of the maps, None if they were kept.
+    """
     heads, knots = dict(old.heads), dict(old.knots)
     for name, found in fitted.items():
         knots.pop(name, None)
@@ -193,7 +198,7 @@ def describe(
         found = fitted["support"]
         layer = SentenceLayerInfo.of(found.layer) if found.layer.weights else None
     return CalibrationInfo(
-        method=method,
+        method=method or old.method,
         heads=heads,
         knots=knots,
         sentences=layer,

@@ -17,6 +17,7 @@ from trivet.calibration.choices import Weighing
 from trivet.calibration.fit import Map, minimize, probabilities
 from trivet.calibration.joining import HeadLogits
 from trivet.data.sentence_features import FEATURES
+from trivet.errors import DataError
 from trivet.measures.curves import BoolArray, FloatArray
 from trivet.model.aggregate import NO_LAYER, SentenceLayer, logits_of
 
@@ -50,15 +51,20 @@ def fit_sentence_layer(
 def rescale_layer(
     head: HeadLogits, found: Map, weighing: Weighing = "example", rows: BoolArray | None = None
 ) -> SentenceLayer:
-    """Return the layer of ``found`` with another scale and shift of its support's logits.
+    """Return the layer of ``found`` with its logit, the weighted sum, scaled and shifted anew.
 
-    The weights keep their proportions; they may come from sources whose share of unsupported
+    So its weights keep their proportions; they may come from sources whose share of unsupported
     sentences is not that of answers. Arguments as of ``fit_sentence_layer``.
+
+    Raises:
+        DataError: The rows do not have sentences of both kinds.
     """
     known, weight = _known(head, weighing, rows)
     truth, layer = head.truth[known], found.layer
     if len(np.unique(truth)) < 2:
-        return layer
+        raise DataError(
+            "support: needs labels of sentences of both kinds, 1 and 0, to fit its layer"
+        )
     support = probabilities(head, found).sentences[known]
     inputs = np.column_stack([logits_of(support), np.ones(len(truth))])
     scale, shift = map(float, _maximum(inputs, truth, weight))
