@@ -6,14 +6,14 @@ Each line of the log is an object with ``question``, ``contexts`` and ``response
 listed last, with the reason. Of the log beside it, this prints:
 
     id                       faithfulness  relevance  unsupported
-    apple-invented                    0.0        0.0  Water a young apple tree twice a week [...]
-    pump-wrong-valve                  0.1        0.1  Close the suction valve, then wait ten [...]
-    contract-extra-fee                0.3        0.3  It may be cancelled with a notice of [...]
-    library-extra-fact                0.4        0.5  Pensioners pay half.
-    pump-good                         0.8        0.2
-    library-good                      0.8        0.4
-    apple-not-there                   1.0        0.5
-    release-before-answer            none        0.1
+    apple-invented                    0.0        0.2  Water a young apple tree twice a week [...]
+    pump-wrong-valve                  0.4        0.2  Close the suction valve, then wait ten [...]
+    contract-extra-fee                0.6        0.2  It may be cancelled with a notice of [...]
+    library-extra-fact                0.6        0.2
+    pump-good                         0.9        0.2
+    library-good                      1.0        0.3
+    apple-not-there                   1.0        0.2
+    release-before-answer            none        0.2
 """
 
 from __future__ import annotations
