@@ -131,14 +131,6 @@ def _sources(info: BundleInfo) -> str:
 def _calibration(calibration: CalibrationInfo) -> str:
     if calibration.method == "identity":
         return "none"
-    if calibration.split is None:
-        overlaps = ", ".join(
-            f"{name} {head.lexical_overlap:.3f}" for name, head in sorted(calibration.heads.items())
-        )
-        return (
-            f"that of the averaged bundles, in the weights (lexical overlap of {overlaps}); not "
-            "fitted again"
-        )
     parts = []
     if calibration.heads:
         fitted = ", ".join(
@@ -153,8 +145,9 @@ def _calibration(calibration: CalibrationInfo) -> str:
             for name, weight in calibration.sentences.weights.items()
         )
         parts.append(
-            "a layer over the support of sentences, in the graph, with the weights "
-            f"{calibration.sentences.scale:.2f} of its logit, {weights}"
+            "a layer over the logit of a sentence's support, in the graph (scale "
+            f"{calibration.sentences.scale:.2f}, shift {calibration.sentences.shift:.2f}, weights: "
+            f"{weights})"
         )
     if calibration.knots:
         parts.append(
