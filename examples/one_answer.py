@@ -4,7 +4,7 @@
 
 This prints:
 
-    faithfulness    0.5
+    faithfulness    0.4
     supported_share 0.5
     relevance       0.2
     utilization     0.2

@@ -17,7 +17,8 @@ from trivet.records import Evaluation
 TEXTS: dict[str, Any] = {
     "question": "When was the mill built?",
     "contexts": ["The mill was built of stone in 1817.", "The ferry is red."],
-    "response": "It was built of stone in 1817. A wizard lives there now.",
+    "response": "It was built of stone in 1817. "
+    "A wizard sells magic potions to tourists from Brazil.",
 }
 
 
