@@ -46,9 +46,8 @@ def spec_of(path: Path, rows: list[dict[str, Any]]) -> list[str]:
 def test_scale_and_shift_of_the_layer_alone_change(
     rows: list[dict[str, Any]], tmp_path: Path
 ) -> None:
-    found = calibrate(
-        EMBEDDED_BUNDLE, spec_of(tmp_path / "rows.jsonl", rows), "all", KEEP, tmp_path / "mine"
-    )
+    specs = spec_of(tmp_path / "rows.jsonl", rows)
+    found = calibrate(EMBEDDED_BUNDLE, specs, "all", KEEP, tmp_path / "mine")
     before, after = (read_bundle(folder).info for folder in (EMBEDDED_BUNDLE, tmp_path / "mine"))
     old, new = (info.calibration.sentence_layer() for info in (before, after))
     scale = new.scale / old.scale
@@ -58,6 +57,7 @@ def test_scale_and_shift_of_the_layer_alone_change(
     assert load_rag_model(read_bundle(tmp_path / "mine")).sentence_layer == new
     for kept in ("heads", "knots", "method"):
         assert getattr(after.calibration, kept) == getattr(before.calibration, kept)
+    assert after.calibration.data == (*before.calibration.data, *specs)
     assert after.thresholds is not None and before.thresholds is not None
     assert after.thresholds.answered == before.thresholds.answered
     assert f"layer: scale {new.scale:.3f}" in report.lines(found.reports, found.chosen)[0]
@@ -69,9 +69,7 @@ def test_rows_of_one_kind_and_bundles_without_a_layer_are_refused(
     out = tmp_path / "mine"
     right = [row | {"labels": {"unsupported": []}} for row in rows]
     with pytest.raises(DataError, match="support: needs labels of sentences of both kinds"):
-        calibrate(
-            EMBEDDED_BUNDLE, spec_of(tmp_path / "r.jsonl", right), "all", KEEP, tmp_path / "mine"
-        )
+        calibrate(EMBEDDED_BUNDLE, spec_of(tmp_path / "r.jsonl", right), "all", KEEP, out)
     assert not out.exists()
     with pytest.raises(BundleError, match="no layer over sentences to keep"):
         calibrate(tiny_bundle, spec_of(tmp_path / "rows.jsonl", rows), "all", KEEP, out)

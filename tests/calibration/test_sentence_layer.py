@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import pytest
 from scipy import optimize
 
+from tests.calibration.test_fit import head
 from trivet.calibration import sentence_layer
 from trivet.calibration.fit import LinearMap
-from trivet.calibration.joining import HeadLogits
 from trivet.data.sentence_features import FEATURES
 from trivet.model.aggregate import SentenceLayer
 
@@ -46,19 +48,10 @@ def test_a_rescaled_layer_keeps_the_proportions_of_its_weights() -> None:
     n, layer = 2000, SentenceLayer(0.5, -2.0, (3.0, -1.5, *np.zeros(len(FEATURES) - 2)))
     logits, features = random.normal(size=n) * 2, np.zeros((n, len(FEATURES)))
     features[:, :2] = random.random((n, 2))
-    head = HeadLogits(
-        logits=logits,
-        token=None,
-        sentence=np.arange(n),
-        row=np.arange(n),
-        truth=np.zeros(n),
-        verdict=np.full(n, np.nan),
-        weight=np.ones(n),
-        features=features,
-    )
     sum_ = 0.5 * logits - 2 + features[:, :2] @ [3.0, -1.5]
-    head.truth[:] = random.random(n) < 1 / (1 + np.exp(-(0.8 * sum_ + 2.5)))
-    found = sentence_layer.rescale_layer(head, LinearMap(layer=layer))
+    truth = random.random(n) < 1 / (1 + np.exp(-(0.8 * sum_ + 2.5)))
+    labelled = replace(head(logits, truth), features=features)
+    found = sentence_layer.rescale_layer(labelled, LinearMap(layer=layer))
     scale = found.scale / layer.scale
     assert scale == pytest.approx(0.8, abs=0.1)
     assert found.shift == pytest.approx(scale * -2 + 2.5, abs=0.3)

@@ -197,12 +197,14 @@ def describe(
     if "support" in fitted:
         found = fitted["support"]
         layer = SentenceLayerInfo.of(found.layer) if found.layer.weights else None
+    stays = method is None or not heads.keys() | knots.keys() <= fitted.keys()
     return CalibrationInfo(
         method=method or old.method,
         heads=heads,
         knots=knots,
         sentences=layer,
         errors=errors,
-        data=tuple(specs),
+        # What stays was fitted on earlier rows.
+        data=tuple(dict.fromkeys((*(old.data if stays else ()), *specs))),
         split=split,
     )
