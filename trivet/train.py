@@ -42,12 +42,7 @@ from trivet.training.checkpoints import (
 )
 from trivet.training.initialization import initial_model, window_layout
 from trivet.training.lightning_module import RagTraining, trained_heads
-from trivet.training.memory import (
-    describe_memory,
-    estimate_step,
-    keep_freed_memory,
-    refuse_too_large,
-)
+from trivet.training.memory import keep_freed_memory, refuse_too_many_windows
 from trivet.training.progress import BarProgress, make_loggers, progress_callback
 from trivet.training.teacher import Teacher, load_teacher
 from trivet.training.trained_bundle import (
@@ -97,7 +92,6 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     newest = newest_whole(checkpoints) if resume else None
     loggers = make_loggers(folder, config.run.loggers, config.run.name)
     _check_sources(config)
-    refuse_too_large(config)
     model, tokenizer = configured_model(config)
     seed, cosine_steps = config.run.seed, config.run.gradient_cosine_steps
     teacher = configured_teacher(config, model, tokenizer)
@@ -152,7 +146,8 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         for message in _EXPECTED:
             warnings.filterwarnings("ignore", message)
         try:
-            trainer.fit(training, data, ckpt_path=newest)
+            with refuse_too_many_windows(config.optim.most_windows):
+                trainer.fit(training, data, ckpt_path=newest)
         except SIGTERMException:  # would end the process as if it had finished
             raise SystemExit(128 + signal.SIGTERM) from None
     bundle = folder / "bundle"
@@ -177,7 +172,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
 
 
 def plan(config: TrainConfig) -> str:
-    """Return what training would do, as text: parameters, rows, windows, steps and memory.
+    """Return what training would do, as text: parameters, rows, windows and steps.
 
     Raises:
         ConfigError: The configuration cannot be met; the message names the key.
@@ -187,7 +182,6 @@ def plan(config: TrainConfig) -> str:
     _check_sources(config)
     model, tokenizer = configured_model(config)
     configured_teacher(config, model, tokenizer)
-    estimates = {gpu: estimate_step(config, gpu) for gpu in (False, True)}
     uncached = replace(config, data=replace(config.data, cache=None))  # nothing is written
     items, dev, _, leaks = prepared_rows(uncached, row_preparation(config, model, tokenizer))
     epoch = _epoch_steps(config, items)
@@ -196,14 +190,15 @@ def plan(config: TrainConfig) -> str:
     steps = epoch * config.optim.epochs if length["max_steps"] < 0 else length["max_steps"]
     if config.optim.compute_of is None:
         steps = min(steps, epoch * config.optim.epochs)
+    parameters = list(model.parameters())
+    trained = sum(each.numel() for each in parameters if each.requires_grad)
     return "\n".join(
         (
-            f"parameters: {estimates[True].parameters:,} ({estimates[True].trained:,} trained)",
+            f"parameters: {sum(each.numel() for each in parameters):,} ({trained:,} trained)",
             f"train: {len(items):,} rows, {windows[0]:,} windows an epoch, before augmentation",
             f"dev: {len(dev):,} rows, {windows[1]:,} windows",
             *([] if leaks is None else [f"left out of train, because of data.test: {leaks}"]),
             f"steps: {epoch:,} an epoch, {steps:,} in all",
-            *describe_memory(config, estimates[False], estimates[True]),
         )
     )
 

@@ -77,15 +77,6 @@ def load_rag_model(bundle: Bundle, changed: Mapping[str, Any] | None = None) -> 
     return model.float().eval()
 
 
-def read_architecture(bundle: Bundle) -> dict[str, Any]:
-    """Return the argument of ``RagModel.from_architecture`` for a bundle's model.
-
-    Raises:
-        BundleError: As of ``load_rag_model``.
-    """
-    return _read_architecture(bundle) if _has_weights(bundle) else read_int8_weights(bundle)[0]
-
-
 def _has_weights(bundle: Bundle) -> bool:
     # Without either, reading names the file that is missing.
     return bundle.has(WEIGHTS_NAME) or not bundle.has(INT8_NAME)

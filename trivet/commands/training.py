@@ -38,7 +38,7 @@ def train(
     ],
     *,
     resume: Annotated[bool, Setting("Continue from the last checkpoint.")] = False,
-    dry_run: Annotated[bool, Setting("Print parameters, steps and memory; train nothing.")] = False,
+    dry_run: Annotated[bool, Setting("Print parameters, rows and steps; train nothing.")] = False,
     keys: Annotated[
         bool,
         typer.Option(

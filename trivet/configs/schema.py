@@ -292,9 +292,6 @@ class RunConfig:
     precision: Annotated[Precision, Setting("Precision of the encoder.")] = "fp32"
     accelerator: Annotated[str, Setting("Lightning's name of the device's kind.")] = "auto"
     devices: Annotated[int, _count("Processes, each with a share of the batches.")] = 1
-    memory_gib: Annotated[
-        float | None, Setting("Memory of a device; larger runs are refused; null: the GPU's.")
-    ] = None
     workers: Annotated[int, _factor("Processes that prepare batches; 0: the training's own.")] = 0
     checks_per_epoch: Annotated[int, _count("Validations per epoch.")] = 1
     checkpoint_minutes: Annotated[float, Setting("Minutes between checkpoints.", above=0)] = 10.0

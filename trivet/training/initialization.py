@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 
 from trivet.bundle.bundle import TOKENIZER_NAME, read_bundle
 from trivet.bundle.schema import BundleInfo
-from trivet.bundle.weights import load_rag_model, read_architecture
+from trivet.bundle.weights import load_rag_model
 from trivet.configs.schema import TrainConfig
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.window_layout import PLAIN, WindowLayout
@@ -28,7 +28,7 @@ from trivet.model.architecture import (
 )
 from trivet.model.multi_trunk import make_trunk
 from trivet.model.rag_model import RagModel
-from trivet.model.trunk import Trunk, describe_encoder, dropout_settings, read_encoder_config
+from trivet.model.trunk import Trunk, dropout_settings
 
 _CONVERTERS = ("sentencepiece", "google.protobuf")
 _LEAST_SHARE = 0.9  # of the encoder's ids that its tokenizer has; some are padding
@@ -136,42 +136,6 @@ def window_layout(config: TrainConfig) -> WindowLayout:
     if config.encoder.init != "bundle":
         return PLAIN
     return read_bundle(config.encoder.name).info.window.layout
-
-
-def initial_architecture(config: TrainConfig) -> dict[str, Any]:
-    """Return the argument of ``RagModel.from_architecture`` for the initial model's shapes.
-
-    Of an encoder only the configuration is read, so that a hub is not asked for the weights.
-
-    Raises:
-        ConfigError: The configuration of the encoder cannot be read.
-        BundleError: The bundle is refused.
-    """
-    encoder = config.encoder
-    dropouts = (encoder.attention_dropout, encoder.hidden_dropout)
-    if encoder.init == "bundle":
-        bundle = read_bundle(encoder.name)
-        found = read_architecture(bundle)
-        dropped = dropout_settings(bundle.info.encoder.model_type, *dropouts)
-        found |= {"encoder": found["encoder"] | dropped}
-    else:
-        values = describe_encoder(read_encoder_config(encoder.name, *dropouts))
-        found = {"encoder": values, "pooled_support": encoder.init == "nli"}
-    asked = [name for name in HEAD_NAMES if name in config.heads]
-    return found | {
-        "heads": [*(kept_heads(found["heads"], asked) if "heads" in found else ()), *asked],
-        "faithfulness": config.faithfulness,
-        "dropout": encoder.head_dropout,
-        "trunk": encoder.trunk,
-        "shared_layers": encoder.shared_layers,
-        "granularity": config.granularity,
-        "matches": encoder.exact_match_embedding or found.get("matches", False),
-        "prefix_attention": _prefix_attention(
-            encoder.prefix_attention,
-            config.granularity,
-            found.get("prefix_attention", False) if encoder.init == "bundle" else None,
-        ),
-    }
 
 
 def _prefix_attention(
