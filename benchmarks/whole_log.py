@@ -24,8 +24,8 @@ from trivet.backends.loading import load_backend
 from trivet.batch.run import ResumePolicy, evaluate_to_file, evaluate_to_stream
 from trivet.batch.settings import RunSettings
 from trivet.bundle.bundle import read_bundle
-from trivet.data.logs.log import Log
 from trivet.evaluation.evaluator import Evaluator
+from trivet.logs.log import Log
 
 MANY, ONE, WHOLE = "backend calls at once", "backend calls, one by one", "trivet evaluate"
 

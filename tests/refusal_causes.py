@@ -121,7 +121,7 @@ def write_inputs(patch: pytest.MonkeyPatch, tokenizer_file: Path) -> None:
     for name, text in {"empty.csv": "question,answer\n", "kept.jsonl": "kept"}.items():
         Path(name).write_text(text, encoding="utf-8")
     shutil.copy(ROOT / "examples" / "check_sheet.csv", "sheet.csv")
-    shutil.copy(ROOT / "tests" / "data" / "traces" / "langchain.otlp.jsonl", "t.jsonl")
+    shutil.copy(ROOT / "tests" / "logs" / "traces" / "langchain.otlp.jsonl", "t.jsonl")
     Path("folder").mkdir()
     for name in ("tiny", "spoilt"):
         tokenizer = SegmentTokenizer.from_file(tokenizer_file)

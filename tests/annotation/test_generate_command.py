@@ -12,10 +12,10 @@ from tests.annotation.job_commands import lines, run, write
 from tests.annotation.scripted_annotator import text_of
 from tests.llm import scripted_endpoint as scripted
 from tests.llm.scripted_endpoint import Reply, last_text
-from trivet.data.logs.column_mapping import Columns
-from trivet.data.logs.log import Log
-from trivet.data.logs.recognition import read_rows
 from trivet.labelled.labelled_jsonl import read_jsonl
+from trivet.logs.column_mapping import Columns
+from trivet.logs.log import Log
+from trivet.logs.recognition import read_rows
 from trivet.records import RagExample
 
 CONTEXTS = ["The mill was built in 1790.", "The boat is red.", "Lee owned both of them."]

@@ -16,10 +16,10 @@ from trivet.batch.run import ResumePolicy, evaluate_to_file
 from trivet.batch.settings import RunSettings
 from trivet.bundle.bundle import write_bundle
 from trivet.bundle.schema import BundleInfo, GraphInfo
-from trivet.data.logs.log import Log
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.evaluation import evaluator
 from trivet.evaluation.evaluator import Evaluator
+from trivet.logs.log import Log
 from trivet.report.run_record import RunRecord
 
 TOY_RUN = Path(__file__).with_name("toy_run.py")

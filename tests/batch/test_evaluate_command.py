@@ -146,7 +146,7 @@ def test_a_terminal_gets_a_table_and_a_pipe_lines(
 
 
 def test_a_file_of_another_tool_is_read_and_its_shape_said(call: Call, tmp_path: Path) -> None:
-    exports = Path(__file__).parents[1] / "data" / "logs" / "exports"
+    exports = Path(__file__).parents[1] / "logs" / "exports"
     log, out, page = exports / "promptfoo.json", tmp_path / "v.jsonl", tmp_path / "report.html"
     code, _, err = call("evaluate", log, "--out", out, "--report", page)
     assert code == 0

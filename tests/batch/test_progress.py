@@ -10,7 +10,7 @@ import pytest
 
 from tests.measures.verdicts import verdict
 from trivet.batch.progress import Reporter, at_times
-from trivet.data.logs.log import Log
+from trivet.logs.log import Log
 from trivet.records import FailedEvaluation
 from trivet.report.run_tally import SCORES, RunTally
 

@@ -14,8 +14,8 @@ from tests.batch.conftest import GOOD, Judge, WriteLog
 from trivet.batch import blocks, run
 from trivet.batch.output import Output, RunChangedError, StrictError
 from trivet.batch.run import ResumePolicy
-from trivet.data.logs.log import Log
 from trivet.errors import DataError
+from trivet.logs.log import Log
 from trivet.report.run_record import RunRecord, record_path, write_record
 
 

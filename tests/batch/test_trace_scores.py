@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from tests.batch.conftest import Call
 from trivet.verdict_json import SCORES
 
-TRACES = Path(__file__).parents[1] / "data" / "traces"
+TRACES = Path(__file__).parents[1] / "logs" / "traces"
 FILES = {
     "otel": "langchain.otlp.jsonl",
     "openinference": "llama_index.otlp.jsonl",

@@ -13,9 +13,9 @@ import numpy as np
 
 from trivet.batch.run import evaluate_to_file
 from trivet.batch.settings import RunSettings
-from trivet.data.logs.log import Log
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
+from trivet.logs.log import Log
 from trivet.model.aggregate import Outputs, gather_tokens, join, supported_anywhere
 from trivet.report.run_tally import RunTally
 

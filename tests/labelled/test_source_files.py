@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from trivet.data.files import decoding
 from trivet.errors import DataError
 from trivet.labelled.source_files import read_json_lines
 from trivet.labelled.source_report import RowError
+from trivet.logs import decoding
 
 zstd = pytest.importorskip(decoding.ZSTD_MODULE)
 

@@ -17,13 +17,13 @@ import numpy as np
 from trivet.annotation.asking import Prompt, ask_checked
 from trivet.annotation.jobs import MOST_TOKENS, Made, Row
 from trivet.batch.output import EmptyInputError
-from trivet.data.logs.column_mapping import FIELD_NAMES, Columns, LogRow
-from trivet.data.logs.log import Log, SourceRow
-from trivet.data.logs.recognition import read_rows
 from trivet.errors import ConfigError, ExampleError
 from trivet.labelled.grouping import digest
 from trivet.llm.chat import ChatRequest
 from trivet.llm.client import ChatClient
+from trivet.logs.column_mapping import FIELD_NAMES, Columns, LogRow
+from trivet.logs.log import Log, SourceRow
+from trivet.logs.recognition import read_rows
 from trivet.records import RagExample
 
 MIX: Mapping[str, float] = {"no-context": 0.25, "short": 0.5, "long": 0.125, "reasoning": 0.125}

@@ -17,13 +17,13 @@ from trivet.annotation.answer import Agreement, Pairs
 from trivet.annotation.asking import RejectedError
 from trivet.annotation.results import ResultFiles
 from trivet.batch.progress import show_line
-from trivet.data.logs.log import Log
 from trivet.errors import ExampleError
 from trivet.evaluation.streams import work_in_order
 from trivet.llm.budget import Usage
 from trivet.llm.chat import ChatRequest, LlmError
 from trivet.llm.client import ChatClient
 from trivet.llm.settings import LlmSettings
+from trivet.logs.log import Log
 
 Item = TypeVar("Item")
 _Item = TypeVar("_Item", contravariant=True)

@@ -17,12 +17,12 @@ from trivet.annotation.answer import (
 )
 from trivet.annotation.asking import OTHER_TEMPERATURE, Prompt, Provenance, ask_checked
 from trivet.annotation.jobs import Made, Row
-from trivet.data.logs.column_mapping import LogRow
 from trivet.errors import ExampleError
 from trivet.labelled.grouping import digest
 from trivet.labelled.labelled_jsonl import to_row
 from trivet.llm.chat import ChatRequest
 from trivet.llm.client import ChatClient
+from trivet.logs.column_mapping import LogRow
 from trivet.records import LabelledExample, RagExample
 
 _TOKENS, _PER_SENTENCE, _PER_KEY = 2000, 150, 8  # most tokens of an answer

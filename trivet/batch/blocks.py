@@ -14,11 +14,11 @@ from typing import NamedTuple
 from trivet.batch.output import StrictError
 from trivet.batch.settings import RunSettings
 from trivet.batch.verdict_lines import verdict_line
-from trivet.data.logs.column_mapping import LogRow
 from trivet.errors import DataError
 from trivet.evaluation.evaluation_job import EvaluationJob
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.streams import Block, prefetch
+from trivet.logs.column_mapping import LogRow
 from trivet.records import Evaluation, FailedEvaluation
 
 _CALLS = 12  # backend calls in a block; about a second of the embedded bundle on two cores

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trivet.batch.verdict_lines import FIELDS
-from trivet.data.files.table_rows import needs_openpyxl
 from trivet.errors import DataError, install_line
 from trivet.interface import flat
+from trivet.logs.table_rows import needs_openpyxl
 
 if TYPE_CHECKING:
     import pyarrow

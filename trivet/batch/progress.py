@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from trivet.batch.run import OnBlock
-from trivet.data.logs.log import Log
+from trivet.logs.log import Log
 from trivet.report.run_tally import RunTally
 from trivet.verdict_json import SCORES
 

@@ -19,10 +19,10 @@ from trivet.batch.output import EmptyInputError, Output, RunChangedError, no_roo
 from trivet.batch.settings import RunSettings
 from trivet.bundle.manifest import MANIFEST_NAME
 from trivet.bundle.scores import error_rates
-from trivet.data.logs.column_mapping import LogRow
-from trivet.data.logs.log import STDIN, Log
-from trivet.data.logs.recognition import read_rows
 from trivet.evaluation.evaluator import Evaluator
+from trivet.logs.column_mapping import LogRow
+from trivet.logs.log import STDIN, Log
+from trivet.logs.recognition import read_rows
 from trivet.report.run_record import Progress, RunRecord, read_record, record_path, write_record
 from trivet.report.run_tally import RunTally
 

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Annotated, Any
 
 from trivet.batch.verdict_lines import check_fields
-from trivet.data.logs.column_mapping import Columns, Unicode
-from trivet.data.logs.conversation import Turns
 from trivet.errors import DataError
+from trivet.logs.column_mapping import Columns, Unicode
+from trivet.logs.conversation import Turns
 from trivet.settings import RARE, Setting, SettingError, ThresholdOption
 
 

@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from trivet.data.logs.log import STDIN
-from trivet.data.traces.examples import TraceExample, TraceFormat
-from trivet.data.traces.trace_log import TraceLog
 from trivet.errors import DataError
+from trivet.logs.log import STDIN
+from trivet.logs.trace_examples import TraceExample, TraceFormat
+from trivet.logs.trace_log import TraceLog
 from trivet.records import Evaluation, to_json_text
 from trivet.report.run_tally import SCORES
 from trivet.report.verdict_files import VerdictFile

@@ -20,8 +20,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from trivet.data.logs.column_mapping import LogRow
 from trivet.errors import DataError
+from trivet.logs.column_mapping import LogRow
 from trivet.records import Evaluation, FailedEvaluation, RagExample, to_json_text
 
 TEXT_FIELDS = ("question", "contexts", "response")

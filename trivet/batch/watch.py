@@ -13,12 +13,12 @@ from typing import IO, Any
 from trivet.batch.run import OnBlock
 from trivet.batch.settings import RunSettings
 from trivet.batch.verdict_lines import verdict_line
-from trivet.data.files.json_rows import LONGEST_LINE, parse_line
-from trivet.data.logs.column_mapping import LogRow
-from trivet.data.logs.log import SourceRow
-from trivet.data.logs.recognition import read_rows
 from trivet.errors import DataError, ExampleError
 from trivet.evaluation.evaluator import Evaluator
+from trivet.logs.column_mapping import LogRow
+from trivet.logs.json_rows import LONGEST_LINE, parse_line
+from trivet.logs.log import SourceRow
+from trivet.logs.recognition import read_rows
 from trivet.report.run_tally import RunTally
 
 logger = logging.getLogger(__name__)

@@ -94,7 +94,7 @@ class Client:
         Raises:
             ServerError: The server gave no verdicts; earlier results were yielded.
         """
-        from trivet.data.logs.rows import count_rows, read_examples
+        from trivet.logs.rows import count_rows, read_examples
 
         read = read_examples(examples, mapping)
         results = self._results(read, checked(options))

@@ -63,7 +63,7 @@ def encode(texts: Mapping[str, object], id_: str | None, most_bytes: int) -> Enc
         if name != "contexts":
             record[name] = clean(name, text)
         else:
-            from trivet.data.logs.context_values import as_passages
+            from trivet.logs.context_values import as_passages
 
             passages, names = as_passages(text)
             cleaned = [clean(f"contexts[{n}]", each) for n, each in enumerate(passages)]
@@ -115,7 +115,7 @@ async def blocks(
 
 
 async def _read(examples: Examples, mapping: Mapping[str, str] | None) -> AsyncGenerator[Given]:
-    from trivet.data.logs.rows import RowReader, read_examples
+    from trivet.logs.rows import RowReader, read_examples
 
     if isinstance(examples, AsyncIterable):
         reader = RowReader(mapping)

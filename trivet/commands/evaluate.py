@@ -22,8 +22,8 @@ from trivet.commands.shared import (
     run_exits,
     say_how_files_are_read,
 )
-from trivet.data.logs.shapes import described
-from trivet.data.traces.examples import TraceFormat
+from trivet.logs.shapes import described
+from trivet.logs.trace_examples import TraceFormat
 from trivet.settings import RARE, QuietOption, RestartOption, Setting
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def evaluate(
     from trivet.batch.out_formats import check_format
     from trivet.batch.progress import show_progress
     from trivet.batch.run import ResumePolicy, evaluate_to_file, evaluate_to_stream
-    from trivet.data.traces.trace_log import TraceLog, open_log
+    from trivet.logs.trace_log import TraceLog, open_log
 
     if no_metadata:
         settings = replace(settings, metadata=())

@@ -99,7 +99,7 @@ def annotate(
         from trivet.annotation.jobs import run_or_foresee
         from trivet.annotation.labelling import REVIEW, Annotator, Labeller, rows_to_label
         from trivet.batch.run import rows_of_log
-        from trivet.data.traces.trace_log import open_log
+        from trivet.logs.trace_log import open_log
 
         read = Prompt(prompt)
         read_as = RunSettings(reading.mapping, reading.format, reading.encoding)
@@ -176,9 +176,9 @@ def generate(
         from trivet.annotation.generate import Generator, Mixture, read_questions, samples_of
         from trivet.annotation.jobs import run_or_foresee
         from trivet.annotation.questions import Questioner, read_pools, sources_of
-        from trivet.data.logs.column_mapping import Columns
-        from trivet.data.traces.trace_log import open_log
         from trivet.labelled.grouping import digest
+        from trivet.logs.column_mapping import Columns
+        from trivet.logs.trace_log import open_log
 
         if documents is not None:
             pools = read_pools(documents)
@@ -235,7 +235,7 @@ def perturb(
     with needs_extra("annotate"), llm_exits(out):
         from trivet.annotation.jobs import run_or_foresee
         from trivet.annotation.perturb import Perturber, RuleTwins, originals_of
-        from trivet.data.logs.log import Log
+        from trivet.logs.log import Log
 
         models = [] if model is None else [model]
         described = {"input": Log(str(labelled)).sha256(), "share": share, "seed": seed}

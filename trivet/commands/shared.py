@@ -55,7 +55,7 @@ def say_how_files_are_read(quiet: bool) -> Iterator[None]:
     if quiet:
         yield
         return
-    logger, handler = logging.getLogger("trivet.data"), logging.StreamHandler(sys.stderr)
+    logger, handler = logging.getLogger("trivet.logs"), logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("trivet: %(message)s"))
     before = logger.level, logger.propagate
     logger.addHandler(handler)

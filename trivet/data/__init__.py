@@ -1,1 +1,1 @@
-"""Text to numbers: tokens, sentences, windows, spans and labels; sources and logs of examples."""
+"""Text to numbers: tokens, sentences, windows and spans."""

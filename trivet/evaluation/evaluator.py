@@ -13,9 +13,6 @@ from trivet.backends.backend import POSITIONS, Backend, LoadedBackend, ShapedBac
 from trivet.backends.loading import check_options, load_backend, load_tokenizer
 from trivet.bundle.bundle import Bundle, read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
-from trivet.data.logs.context_values import named_example
-from trivet.data.logs.conversation import Turns, read_turns
-from trivet.data.logs.rows import check_rows, count_rows, read_examples
 from trivet.errors import BackendError
 from trivet.evaluation.answer_stream import AnswerStream, SentenceReader, StreamWindows
 from trivet.evaluation.correction import Correction, CorrectionMode, correct
@@ -31,6 +28,9 @@ from trivet.evaluation.preprocessing import (
 )
 from trivet.evaluation.streams import blocks, evaluate_async, prefetch
 from trivet.interface import Options, Result, Results, check_threshold, checked, takes_options
+from trivet.logs.context_values import named_example
+from trivet.logs.conversation import Turns, read_turns
+from trivet.logs.rows import check_rows, count_rows, read_examples
 from trivet.records import Evaluation, FailedEvaluation, RagExample, TokenVerdict
 from trivet.settings import BackendName, Precision
 

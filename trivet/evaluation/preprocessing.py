@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from trivet.data.logs.context_values import as_passages
 from trivet.data.sentence_features import ContextValues
 from trivet.data.tokenization import (
     SegmentTokenizer,
@@ -16,6 +15,7 @@ from trivet.data.tokenization import (
 )
 from trivet.data.windows import Layout, WindowSettings, lay_out
 from trivet.errors import BackendError, ExampleError, WindowError
+from trivet.logs.context_values import as_passages
 from trivet.records import FailedEvaluation, RagExample
 from trivet.report.sources import number_citations
 

@@ -19,10 +19,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from trivet.data.logs.rows import Given, RowReader, count_rows, read_examples
 from trivet.evaluation.evaluation_job import WorkerPool
 from trivet.evaluation.preprocessing import count_characters
 from trivet.interface import Result, progress_bar
+from trivet.logs.rows import Given, RowReader, count_rows, read_examples
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -12,10 +12,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, TypeAlias
 
 import trivet
-from trivet.data.logs.context_values import names_or_none, plain, read_contexts
-from trivet.data.logs.rows import RowReader
 from trivet.errors import BackendError, ExampleError, WindowError
 from trivet.interface import Result
+from trivet.logs.context_values import names_or_none, plain, read_contexts
+from trivet.logs.rows import RowReader
 from trivet.records import Evaluation, FailedEvaluation, RagExample
 
 SCORES: Mapping[str, str] = {

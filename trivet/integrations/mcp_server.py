@@ -14,10 +14,10 @@ from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 
 import trivet
-from trivet.data.logs.conversation import Turns
 from trivet.errors import BackendError, ExampleError, WindowError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.postprocessing import with_support
+from trivet.logs.conversation import Turns
 from trivet.records import Evaluation, FailedEvaluation
 from trivet.report.answer import rebuilt_texts
 from trivet.report.sources import find_sources

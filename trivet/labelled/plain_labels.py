@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from trivet.data.logs.column_mapping import Columns, values_at, values_by_name
-from trivet.data.logs.log import STDIN
-from trivet.data.logs.recognition import read_rows
-from trivet.data.traces.trace_log import open_log
 from trivet.errors import DataError, ExampleError
 from trivet.labelled.grouping import choose_split, digest
 from trivet.labelled.source_report import RowError, SourceReport
+from trivet.logs.column_mapping import Columns, values_at, values_by_name
+from trivet.logs.log import STDIN
+from trivet.logs.recognition import read_rows
+from trivet.logs.trace_log import open_log
 from trivet.records import FailedEvaluation, LabelledExample, Labels
 
 LABEL_NAMES = ("adherent", "label", "gold", "labels.adherent")
@@ -65,7 +65,7 @@ def read_plain(
     """Read the rows of a file that have a label and a response.
 
     Args:
-        source: File, folder, or ``-`` for stdin, as `trivet.data.traces.trace_log.open_log` reads.
+        source: File, folder, or ``-`` for stdin, as `trivet.logs.trace_log.open_log` reads.
         label: Column of the labels, or a path into it; ``None`` looks for ``LABEL_NAMES``.
         split: ``all``, ``fit`` or ``dev`` (by the column ``group``, else by contexts), or a value
             of the column ``split``.

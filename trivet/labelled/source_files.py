@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trivet.data.files.decoding import DAMAGE, decompress
-from trivet.data.files.json_rows import parse_plain_line, read_lines
-from trivet.data.files.table_rows import read_parquet
 from trivet.errors import DataError, ExampleError, install_line
 from trivet.labelled.source_report import RowError
+from trivet.logs.decoding import DAMAGE, decompress
+from trivet.logs.json_rows import parse_plain_line, read_lines
+from trivet.logs.table_rows import read_parquet
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[int | None, dict[str, Any] | RowError]]:

@@ -28,8 +28,8 @@ from pydantic import TypeAdapter
 import trivet
 from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.bundle.manifest import MANIFEST_NAME
-from trivet.data.logs.log import Log
 from trivet.errors import DataError, ExampleError
+from trivet.logs.log import Log
 from trivet.peers.peer import PEERS, Peer, PeerScore, PeerSetup
 from trivet.records import LabelledExample, to_json_text
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trivet.data.files.json_rows import Fields, parse_plain_line
-from trivet.data.logs.column_mapping import Columns, LogRow
-from trivet.data.logs.log import STDIN, Log, SourceRow
-from trivet.data.logs.recognition import read_rows
-from trivet.data.traces.trace_log import open_log
 from trivet.errors import DataError, ExampleError
+from trivet.logs.column_mapping import Columns, LogRow
+from trivet.logs.json_rows import Fields, parse_plain_line
+from trivet.logs.log import STDIN, Log, SourceRow
+from trivet.logs.recognition import read_rows
+from trivet.logs.trace_log import open_log
 from trivet.measures.figures import ErrorRates
 from trivet.records import Evaluation, FailedEvaluation, RagExample
 from trivet.report.run_record import RunRecord, read_record, record_path

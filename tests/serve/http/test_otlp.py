@@ -21,15 +21,15 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from tests.serve.http.conftest import Asked, EvenBackend, refusal
 from tests.serve.http.test_telemetry import Told
-from trivet.data.traces.examples import Document, TraceSpan
 from trivet.evaluation.evaluator import Evaluator
+from trivet.logs.trace_examples import Document, TraceSpan
 from trivet.serve.http.openapi import openapi
 from trivet.serve.http.otlp import TraceBuffer
 from trivet.serve.http.running_server import RunningServer, bind
 from trivet.serve.http.settings import ServerSettings
 from trivet.serve.scheduling.batched_request import Overloaded
 
-RECORDED = Path(__file__).parents[2] / "data" / "traces" / "langchain.otlp.jsonl"
+RECORDED = Path(__file__).parents[2] / "logs" / "traces" / "langchain.otlp.jsonl"
 PROTOBUF = {"content-type": "application/x-protobuf"}
 JSON = {"content-type": "application/json"}
 LATER = 1e9  # seconds, when every trace is complete
@@ -104,7 +104,7 @@ def test_json_is_read_plain_and_compressed(app: Collected, coding: str) -> None:
 
 @pytest.mark.parametrize("name", ["langchain.jsonl", "llama-index.jsonl", "haystack.jsonl"])
 def test_a_span_may_hold_what_a_log_of_its_tool_has(app: Collected, name: str) -> None:
-    exports = RECORDED.parents[1] / "logs" / "exports"
+    exports = RECORDED.parents[1] / "exports"
     recorded = json.loads((exports / name).read_text(encoding="utf-8").splitlines()[0])
     values = {"openinference.span.kind": "CHAIN", "input.value": "How hot is it?"}
     values["output.value"] = json.dumps(recorded)

@@ -12,9 +12,9 @@ from starlette.requests import Request
 
 import trivet
 from tests.serve.http.conftest import EXAMPLE, Asked, EvenBackend, Serve, refusal
-from trivet.data.logs.column_mapping import FIELD_NAMES
 from trivet.evaluation.evaluator import Evaluator
 from trivet.integrations.lettucedetect import HallucinationDetector
+from trivet.logs.column_mapping import FIELD_NAMES
 from trivet.records import Evaluation, RagExample
 from trivet.serve.http.metrics import Metrics
 from trivet.serve.http.request_models import ExampleBody, RequestOptions

@@ -27,9 +27,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from trivet.data.traces.examples import TraceExample, TraceSpan, trace_example
-from trivet.data.traces.otel import read_otel, span_of
 from trivet.errors import ExampleError
+from trivet.logs.otel import read_otel, span_of
+from trivet.logs.trace_examples import TraceExample, TraceSpan, trace_example
 from trivet.records import Evaluation, RagExample
 from trivet.serve.http.errors import RequestError
 from trivet.serve.http.metrics import Metrics

@@ -1,6 +1,6 @@
 """Types of request bodies: exact types, no unknown keys, refused by the name of the field.
 
-Field names are those of a log (``trivet.data.logs.column_mapping``), so that rows written for other
+Field names are those of a log (``trivet.logs.column_mapping``), so that rows written for other
 tools can be posted unchanged. No message repeats what was sent.
 """
 
@@ -26,11 +26,11 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from trivet.data.logs.column_mapping import FIELD_NAMES
-from trivet.data.logs.context_values import CONTEXT_ID_NAMES, CONTEXT_TEXT_NAMES, names_or_none
-from trivet.data.logs.conversation import Turns, read_turns
 from trivet.errors import plain_fault
 from trivet.evaluation.answer_stream import StreamWindows
+from trivet.logs.column_mapping import FIELD_NAMES
+from trivet.logs.context_values import CONTEXT_ID_NAMES, CONTEXT_TEXT_NAMES, names_or_none
+from trivet.logs.conversation import Turns, read_turns
 from trivet.records import ContextName, RagExample
 from trivet.serve.http.errors import RequestError
 

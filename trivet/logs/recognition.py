@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trivet.data.files.json_rows import Fields
-from trivet.data.logs.column_mapping import REQUIRED, VAGUE, Columns, LogRow
-from trivet.data.logs.context_values import kind_of
-from trivet.data.logs.log import SourceRow
-from trivet.data.logs.paths import first_name, follow
-from trivet.data.logs.shapes import COLUMNS, CONTAINERS, SHAPES, Shape
 from trivet.errors import DataError, ExampleError
+from trivet.logs.column_mapping import REQUIRED, VAGUE, Columns, LogRow
+from trivet.logs.context_values import kind_of
+from trivet.logs.json_rows import Fields
+from trivet.logs.log import SourceRow
+from trivet.logs.paths import first_name, follow
+from trivet.logs.shapes import COLUMNS, CONTAINERS, SHAPES, Shape
 from trivet.records import FailedEvaluation, RagExample
 
 logger = logging.getLogger(__name__)

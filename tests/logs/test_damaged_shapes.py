@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.data.logs.test_shapes import (
+from tests.logs.test_shapes import (
     EXPORTS,
     FILES,
     LINES,

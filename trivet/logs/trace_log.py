@@ -9,18 +9,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import cast, get_args
 
-from trivet.data.logs.log import Format, Log, SourceRow
-from trivet.data.logs.shapes import SHAPES
-from trivet.data.traces.examples import (
+from trivet.errors import DataError, ExampleError
+from trivet.logs.log import Format, Log, SourceRow
+from trivet.logs.otel import read_otel
+from trivet.logs.shapes import SHAPES
+from trivet.logs.trace_examples import (
     ReadSpans,
     TraceExample,
     TraceFormat,
     TraceSpan,
     trace_example,
 )
-from trivet.data.traces.otel import read_otel
-from trivet.data.traces.platforms import read_langfuse, read_langsmith
-from trivet.errors import DataError, ExampleError
+from trivet.logs.trace_platforms import read_langfuse, read_langsmith
 
 READERS: Mapping[TraceFormat, ReadSpans] = {
     "otel": read_otel,

@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.data.examples import JSON_VALUES
-from trivet.data.files import json_rows
-from trivet.data.files.json_rows import (
+from trivet.errors import ExampleError
+from trivet.logs import json_rows
+from trivet.logs.json_rows import (
     parse_line,
     parse_plain_line,
     read_bounded,
     read_document,
     read_lines,
 )
-from trivet.errors import ExampleError
 
 
 @given(st.dictionaries(st.text(), JSON_VALUES, max_size=6), st.booleans())

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from trivet.data.logs.column_mapping import Columns, LogRow
-from trivet.data.logs.recognition import read_rows
-from trivet.data.traces.examples import TraceFormat
-from trivet.data.traces.trace_log import READERS, TraceLog, open_log
 from trivet.errors import DataError
+from trivet.logs.column_mapping import Columns, LogRow
+from trivet.logs.recognition import read_rows
+from trivet.logs.trace_examples import TraceFormat
+from trivet.logs.trace_log import READERS, TraceLog, open_log
 from trivet.records import FailedEvaluation, RagExample
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent / "traces"
 # Of the applications that were recorded.
 QUESTION = "When was the lighthouse at Cape Orna built?"
 ANSWER = "It was built in 1871. A keeper called Jonas lives there."

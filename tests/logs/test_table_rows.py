@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from trivet.data.files.table_rows import read_csv, read_parquet, read_xlsx
-from trivet.data.logs.column_mapping import Columns
-from trivet.data.logs.log import SourceRow
 from trivet.errors import DataError, ExampleError
+from trivet.logs.column_mapping import Columns
+from trivet.logs.log import SourceRow
+from trivet.logs.table_rows import read_csv, read_parquet, read_xlsx
 from trivet.records import ContextName, RagExample
 
 openpyxl = pytest.importorskip("openpyxl")

@@ -38,12 +38,12 @@ from typing import Any
 
 import pytest
 
-from trivet.data.logs.column_mapping import Columns, LogRow
-from trivet.data.logs.recognition import read_rows
-from trivet.data.logs.rows import read_examples
-from trivet.data.logs.shapes import SHAPES, described
-from trivet.data.traces.trace_log import open_log
 from trivet.errors import DataError
+from trivet.logs.column_mapping import Columns, LogRow
+from trivet.logs.recognition import read_rows
+from trivet.logs.rows import read_examples
+from trivet.logs.shapes import SHAPES, described
+from trivet.logs.trace_log import open_log
 from trivet.records import FailedEvaluation, RagExample
 
 EXPORTS = Path(__file__).parent / "exports"
@@ -91,7 +91,7 @@ def write(path: Path, values: list[Any]) -> Path:
 
 @pytest.mark.parametrize("name", FILES)
 def test_an_export_is_read_and_its_shape_said(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "trivet.data")
+    caplog.set_level(logging.INFO, "trivet.logs")
     rows = read(EXPORTS / name)
     assert [texts(row) for row in rows] == texts_of(name)
     assert [row.number for row in rows] == [1, 2]
@@ -104,7 +104,7 @@ def test_an_export_is_read_and_its_shape_said(name: str, caplog: pytest.LogCaptu
 
 
 def test_every_shape_has_an_export(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "trivet.data")
+    caplog.set_level(logging.INFO, "trivet.logs")
     for name in FILES:
         read(EXPORTS / name)
     found = {said.partition("--format ")[2].partition(")")[0] for said in caplog.messages}
@@ -153,7 +153,7 @@ def test_a_path_of_the_caller_replaces_that_of_the_shape(tmp_path: Path) -> None
 def test_a_file_with_plain_names_is_read_by_them_whatever_else_it_has(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "trivet.data")
+    caplog.set_level(logging.INFO, "trivet.logs")
     plain = {"question": "Why?", "contexts": ["Oil."], "response": "So."}
     rows = read(write(tmp_path / "log.jsonl", [both(), {**both(), **plain, "query": None}]))
     assert [texts(row) for row in rows] == ["missing_field", ("Why?", ("Oil.",), "So.")]
@@ -161,7 +161,7 @@ def test_a_file_with_plain_names_is_read_by_them_whatever_else_it_has(
 
 
 def test_a_folder_may_hold_every_shape(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "trivet.data")
+    caplog.set_level(logging.INFO, "trivet.logs")
     rows = read(EXPORTS)
     assert [texts(row) for row in rows] == [pair for name in FILES for pair in texts_of(name)]
     assert [row.number for row in rows] == list(range(1, 2 * len(FILES) + 1))

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from trivet.data.files.json_rows import read_lines
-from trivet.data.logs.column_mapping import Columns, LogRow, Unicode
-from trivet.data.logs.log import SourceRow
-from trivet.data.logs.recognition import read_rows
 from trivet.errors import DataError
+from trivet.logs.column_mapping import Columns, LogRow, Unicode
+from trivet.logs.json_rows import read_lines
+from trivet.logs.log import SourceRow
+from trivet.logs.recognition import read_rows
 from trivet.records import FailedEvaluation, RagExample
 
 EXPECTED = RagExample("How hot is it?", ("Cone six.", "It cools."), "Very.", id="k1")

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trivet.data.logs.context_values import passage
-from trivet.data.logs.paths import follow, parse_nested
-from trivet.data.logs.shapes import SHAPES
-from trivet.data.traces.examples import Document
 from trivet.errors import ExampleError
+from trivet.logs.context_values import passage
+from trivet.logs.paths import follow, parse_nested
+from trivet.logs.shapes import SHAPES
+from trivet.logs.trace_examples import Document
 
 _QUESTION = ("question", "query", "input", "user_input", "query_str", "messages", "prompt")
 _ANSWER = (
@@ -60,7 +60,7 @@ def documents_in(value: Any) -> tuple[Document, ...]:
 def documents_among(given: Any, returned: Any, metadata: Any = None) -> tuple[Document, ...]:
     """Return the documents that an application recorded among its own input and output.
 
-    They are where a log of the same application would have them (`trivet.data.logs.shapes`).
+    They are where a log of the same application would have them (`trivet.logs.shapes`).
     """
     given, returned, metadata = map(parse_nested, (given, returned, metadata))
     record = {"input": given, "output": returned, "inputs": given, "outputs": returned}

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from trivet.data.logs.context_values import (
+from trivet.errors import ExampleError
+from trivet.logs.context_values import (
     TEXT_PARTS,
     as_passages,
     joined_parts,
     kind_of,
     names_or_none,
 )
-from trivet.errors import ExampleError
 from trivet.records import ContextName, RagExample
 
 Turns = Literal["last", "all"]

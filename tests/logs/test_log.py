@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from trivet.data.files import decoding
-from trivet.data.logs.log import Log, SourceRow
 from trivet.errors import DataError, ExampleError
+from trivet.logs import decoding
+from trivet.logs.log import Log, SourceRow
 
 zstd = pytest.importorskip(decoding.ZSTD_MODULE)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from trivet.data.logs.conversation import read_turns
 from trivet.errors import ExampleError
+from trivet.logs.conversation import read_turns
 from trivet.records import RagExample
 
 TALK = [

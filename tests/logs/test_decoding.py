@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from trivet.data.files.decoding import as_utf8
-from trivet.data.logs.log import Log
 from trivet.errors import DataError, ExampleError
+from trivet.logs.decoding import as_utf8
+from trivet.logs.log import Log
 
 TEXT = "Où? 水車 🏳️‍🌈\n" * 20_000
 
@@ -53,7 +53,7 @@ def test_content_of_another_encoding_breaks_off_there(tmp_path: Path) -> None:
 def test_what_is_not_utf_8_is_read_as_cp1252_or_latin_1_and_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, encoding: str, word: str
 ) -> None:
-    caplog.set_level(logging.INFO, "trivet.data")
+    caplog.set_level(logging.INFO, "trivet.logs")
     lines = ["question,contexts,response", *["Hot?,Cone six.,Very."] * 9000, f"Hot?,{word},Größe"]
     log = tmp_path / "log.csv"
     log.write_bytes("\n".join(lines).encode(encoding))
@@ -69,7 +69,7 @@ def test_what_is_not_utf_8_is_read_as_cp1252_or_latin_1_and_said(
 def test_a_line_of_another_encoding_in_utf_8_fails_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "trivet.data")
+    caplog.set_level(logging.INFO, "trivet.logs")
     good = json.dumps({"question": "Où? 水車"}, ensure_ascii=False).encode()
     for bad_first in (True, False):
         lines = [good, b'{"question": "O\xf9?"}', good, good]
@@ -99,7 +99,7 @@ def test_a_character_that_two_pieces_share_is_utf_8(before: int) -> None:
 
 
 def test_binary_content_is_no_text_of_another_encoding(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "trivet.data")
+    caplog.set_level(logging.INFO, "trivet.logs")
     content = bytes(range(256)) * 10
     assert as_utf8(io.BytesIO(content)).read() == content
     assert caplog.messages == []

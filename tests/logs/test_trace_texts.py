@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from trivet.data.traces.examples import Document
-from trivet.data.traces.texts import answer_in, documents_among, documents_in, question_in
+from trivet.logs.trace_examples import Document
+from trivet.logs.trace_texts import answer_in, documents_among, documents_in, question_in
 
 MESSAGE = {
     "lc": 1,

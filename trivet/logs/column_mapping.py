@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
-from trivet.data.files.json_rows import Fields
-from trivet.data.logs.context_values import (
+from trivet.errors import DataError, ExampleError
+from trivet.logs.context_values import (
     joined_parts,
     kind_of,
     names_or_none,
@@ -25,11 +25,11 @@ from trivet.data.logs.context_values import (
     read_contexts,
     read_ids,
 )
-from trivet.data.logs.conversation import Turn, Turns, read_turns
-from trivet.data.logs.log import SourceRow
-from trivet.data.logs.paths import MISSING, first_name, follow, is_path, parse_nested
-from trivet.data.logs.shapes import SHAPES, Shape
-from trivet.errors import DataError, ExampleError
+from trivet.logs.conversation import Turn, Turns, read_turns
+from trivet.logs.json_rows import Fields
+from trivet.logs.log import SourceRow
+from trivet.logs.paths import MISSING, first_name, follow, is_path, parse_nested
+from trivet.logs.shapes import SHAPES, Shape
 from trivet.records import ContextName, FailedEvaluation, RagExample
 
 FIELD_NAMES: Mapping[str, tuple[str, ...]] = {

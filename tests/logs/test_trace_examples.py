@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from trivet.data.traces.examples import Document, TraceSpan, trace_example
 from trivet.errors import ExampleError
+from trivet.logs.trace_examples import Document, TraceSpan, trace_example
 
 DOCUMENTS = (Document("Lamps burn whale oil.", "a"), Document("Ships pass at night.", "b"))
 

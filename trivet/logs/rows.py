@@ -6,10 +6,10 @@ import logging
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from typing import Any
 
-from trivet.data.logs.column_mapping import Columns
-from trivet.data.logs.log import SourceRow
-from trivet.data.logs.recognition import Reading, choose, describe, is_plain
 from trivet.errors import DataError
+from trivet.logs.column_mapping import Columns
+from trivet.logs.log import SourceRow
+from trivet.logs.recognition import Reading, choose, describe, is_plain
 from trivet.records import FailedEvaluation, RagExample
 
 logger = logging.getLogger(__name__)

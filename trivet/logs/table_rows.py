@@ -11,8 +11,8 @@ import warnings
 from collections.abc import Collection, Iterator
 from typing import IO, TYPE_CHECKING
 
-from trivet.data.files.json_rows import LONGEST_LINE, Fields, Row, read_bounded
 from trivet.errors import DataError, ExampleError, install_line
+from trivet.logs.json_rows import LONGEST_LINE, Fields, Row, read_bounded
 
 if TYPE_CHECKING:
     import pyarrow

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from trivet.data.logs.column_mapping import read_metadata
-from trivet.data.logs.context_values import as_passages, read_contexts, read_ids
 from trivet.errors import ExampleError
+from trivet.logs.column_mapping import read_metadata
+from trivet.logs.context_values import as_passages, read_contexts, read_ids
 
 NO_LIST = '["' + "[" * 100_000 + '"'
 

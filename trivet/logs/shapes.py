@@ -1,7 +1,7 @@
 """The files that other tools write, each as the paths of its question, contexts and response.
 
 The one table of them: what is not in it is read by the plain names of a field
-(`trivet.data.logs.column_mapping.FIELD_NAMES`).
+(`trivet.logs.column_mapping.FIELD_NAMES`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Shape:
     # path to the rows inside a record, such as ``results.results[]``; "" if the record is the row,
     # ``{}`` if its members are columns; members of the objects around a row count as its own
     rows: str = ""
-    # column of a conversation, whose answers `trivet.data.logs.conversation` reads in place of the
+    # column of a conversation, whose answers `trivet.logs.conversation` reads in place of the
     # fields whose paths begin with it
     messages: str = ""
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trivet.data.traces.examples import KINDS, TraceSpan, name_or_none, seconds
-from trivet.data.traces.texts import answer_in, documents_among, documents_in, question_in
+from trivet.logs.trace_examples import KINDS, TraceSpan, name_or_none, seconds
+from trivet.logs.trace_texts import answer_in, documents_among, documents_in, question_in
 
 
 def read_langfuse(record: Mapping[str, Any]) -> Iterator[TraceSpan]:

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from trivet.data.logs.paths import parse_nested
-from trivet.data.traces.examples import KINDS, Document, Kind, TraceSpan, name_or_none, seconds
-from trivet.data.traces.texts import answer_in, documents_among, documents_in, question_in
+from trivet.logs.paths import parse_nested
+from trivet.logs.trace_examples import KINDS, Document, Kind, TraceSpan, name_or_none, seconds
+from trivet.logs.trace_texts import answer_in, documents_among, documents_in, question_in
 
 _NANOSECONDS = 1e9
 

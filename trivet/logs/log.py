@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal, get_args
 
-from trivet.data.files.decoding import COMPRESSIONS, DAMAGE, as_utf8, check_encoding, decompress
-from trivet.data.files.json_rows import Fields, Row, parse_line, read_document, read_lines
-from trivet.data.files.table_rows import read_csv, read_parquet, read_xlsx
 from trivet.errors import DataError, ExampleError
+from trivet.logs.decoding import COMPRESSIONS, DAMAGE, as_utf8, check_encoding, decompress
+from trivet.logs.json_rows import Fields, Row, parse_line, read_document, read_lines
+from trivet.logs.table_rows import read_csv, read_parquet, read_xlsx
 
 logger = logging.getLogger(__name__)
 

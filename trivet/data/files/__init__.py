@@ -1,1 +1,0 @@
-"""Rows of data files: JSON lines, JSON documents, CSV and Parquet, plain or compressed."""

@@ -1,1 +1,0 @@
-"""Unlabelled logs: file formats and column mapping."""

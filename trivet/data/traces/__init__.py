@@ -1,1 +1,0 @@
-"""Traces of RAG applications: spans of any tracing tool become examples."""

@@ -1,0 +1,1 @@
+"""Files of rows: formats, columns, the shapes that tools write, conversations and traces."""
