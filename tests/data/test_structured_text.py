@@ -1,4 +1,4 @@
-"""JSON and tables are read as lines, and every character keeps its place."""
+"""JSON, literals and tables are read as lines, and every character keeps its place."""
 
 from __future__ import annotations
 
@@ -73,6 +73,28 @@ def test_other_texts_are_read_as_they_are(text: str) -> None:
     assert read_structure(text) is None
 
 
+def test_a_python_literal_is_read_like_json() -> None:
+    text = str({"name": "Joe's \"Inn\"\n", "open_on": {"Mon": (9, -17.5)}, "wifi": None, "bar": True})
+    found = read_structure(text)
+    assert found is not None
+    assert found.read.splitlines() == [
+        *("name: Joe's \"Inn\"", "", "open on Mon: 9, -17.5", "wifi: None", "bar: True")
+    ]
+    assert sentences(text, found)[1] == "'Mon': (9, -17.5)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{'a': open('x')}", "['a'].clear()", "['a'][0]", "['a' 'b']", "{1, 2}", "['\\d']"),
+        *("[x for x in 'ab']", "[f'{a}']", "{'a': 'b'}('c')", "['a", "['a'}", "{('a', 'b'): 1}"),
+        *("['" + "a" * 1_000_000 + "']", "{'a':" * 1000, "[" + "'" * 1_000_000, "[" + "\\" * 9999),
+    ],
+)
+def test_code_and_excess_in_a_literal_are_text(text: str) -> None:
+    assert read_structure(text) is None
+
+
 def check(text: str, found: StructuredText) -> None:
     assert len(found.places) == len(found.read)
     assert (np.diff(found.places[:, 0]) >= 0).all()
@@ -90,6 +112,15 @@ def test_every_character_of_json_has_a_place_in_order(value: Any, indent: int | 
     found = read_structure(text)
     assert (found is None) is (not isinstance(value, list | dict) or not value)
     if found is not None:
+        check(text, found)
+
+
+@given(JSON_VALUES.filter(lambda value: "inf" not in repr(value)))
+def test_every_character_of_a_literal_has_a_place_in_order(value: Any) -> None:
+    text = repr(value)
+    found = read_structure(text)
+    if isinstance(value, list | dict) and value:
+        assert found is not None
         check(text, found)
 
 

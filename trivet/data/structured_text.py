@@ -1,16 +1,18 @@
-"""JSON and tables as lines of "key: value", with the place of every character in the text.
+"""JSON, Python literals and tables as lines of "key: value", with the place of every character.
 
 An encoder that was trained on sentences reads ``{"wifi": "free"}`` badly, and the cell of a table
 without its header hardly at all. Names of enclosing objects and headers are repeated before each
-value; such repeated text has no place of its own.
+value; such repeated text has no place of its own. Literals are what ``repr`` writes of dictionaries
+and lists; nothing in them is ever run.
 """
 
 from __future__ import annotations
 
+import ast
 import itertools
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,8 +23,21 @@ from trivet.data.sentences import split_sentences
 from trivet.records import Span
 
 _SHORT = 60  # characters; shorter values of a list are written on one line
+_MAX_LITERAL = 200_000  # characters; a longer literal is read as text
+_MAX_DEPTH = 50  # brackets in brackets of a literal
 _TOKEN = re.compile(r'\s*(?:("(?:[^"\\]|\\.)*")|([-+.\w]+)|([{}\[\],:]))', re.DOTALL)
 _ESCAPE = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
+# Strings have the escapes of ``repr`` alone, and whatever is no bracket or colon is followed by one
+# or by a comma, so that neither code nor strings side by side are tokens.
+_LITERAL_ESCAPE = re.compile(
+    r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}|\\[\\'\"nrt]|[^\\]", re.DOTALL
+)
+_LITERAL_TOKEN = re.compile(
+    r"\s*(?:"
+    r"('(?:[^'\\\n]|\\[\\'\"nrtxuU])*+'|\"(?:[^\"\\\n]|\\[\\'\"nrtxuU])*+\")(?=\s*+[,:\]})])"
+    r"|(None|True|False|-?\d[\d.]*+(?:e[-+]?\d++)?)(?=\s*+[,:\]})])"
+    r"|([{}\[\](),:]))\s*"
+)
 _RULE = re.compile(r"\s*\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?")
 
 
@@ -50,11 +65,26 @@ class _Value(NamedTuple):
     members: tuple[tuple[_Value | None, _Value], ...] | None = None  # of an object or a list
 
 
+class _Notation(NamedTuple):
+    """How nested values are written."""
+
+    token: re.Pattern[str]
+    character: re.Pattern[str]  # of a string, or its escape
+    unescape: Callable[[str], str]
+
+
+_JSON = _Notation(_TOKEN, _ESCAPE, lambda escape: str(json.loads(f'"{escape}"')))
+_LITERAL = _Notation(
+    _LITERAL_TOKEN, _LITERAL_ESCAPE, lambda escape: str(ast.literal_eval(f'"{escape}"'))
+)
+
+
 class _Lines:
     """Collects what is read, character by character."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, notation: _Notation = _JSON) -> None:
         self._text = text
+        self._notation = notation
         self._read: list[str] = []
         self._places: list[tuple[int, int]] = []
         self._sentences: list[Span] = []
@@ -70,19 +100,33 @@ class _Lines:
         self._places += [(at, at)] * len(said)
 
     def decode(self, value: _Value, *, is_key: bool = False) -> list[tuple[str, int, int]]:
-        """Read a string or a number of JSON; return its characters with their places."""
-        start, end = value.start, value.end
-        if self._text[start] != '"':
-            self.copy(start, end)
+        """Read a string or a number; return the characters of a string with their places."""
+        letters = self.letters(value)
+        if not self._is_string(value):
+            self.copy(value.start, value.end)
+        self._read += (" " if is_key and letter == "_" else letter for letter, _, _ in letters)
+        self._places += ((first, last) for _, first, last in letters)
+        return letters
+
+    def letters(self, value: _Value) -> list[tuple[str, int, int]]:
+        """Return the characters of a string with their places, none of any other value."""
+        if not self._is_string(value):
             return []
-        found = []
-        for each in _ESCAPE.finditer(self._text, start + 1, end - 1):
-            said = each[0] if len(each[0]) == 1 else json.loads(f'"{each[0]}"')
-            said = " " if is_key and said == "_" else said
-            found += [(letter, each.start(), each.end()) for letter in said]
-        self._read += (letter for letter, _, _ in found)
-        self._places += ((first, last) for _, first, last in found)
-        return found
+        characters = self._notation.character.finditer(self._text, value.start + 1, value.end - 1)
+        return [
+            (letter, match.start(), match.end())
+            for match in characters
+            for letter in (match[0] if len(match[0]) == 1 else self._notation.unescape(match[0]))
+        ]
+
+    def name(self, key: _Value) -> str:
+        """Return a key without quotes and underscores."""
+        letters = "".join(letter for letter, _, _ in self.letters(key))
+        name = letters if self._is_string(key) else self._text[key.start : key.end]
+        return name.replace("_", " ")
+
+    def _is_string(self, value: _Value) -> bool:
+        return self._text[value.start] in "\"'"
 
     def sentence(self, start: int, end: int, *, ends: bool = True) -> None:
         """Take characters of the text as a sentence, which ends a line or goes on."""
@@ -96,48 +140,77 @@ class _Lines:
 
 
 def read_structure(text: str) -> StructuredText | None:
-    """Return how JSON or a text with tables is read; ``None`` for any other text.
+    """Return how JSON, a literal or a text with tables is read; ``None`` for any other text.
 
     Tables are those of Markdown, and texts whose lines all have as many tabs.
     """
     begins = text.lstrip()[:1]
     if begins in ("{", "["):
-        return _read_json(text)
+        return _read_nested(text)
     if "|" in text or "\t" in text:
         return _read_tables(text)
     return None
 
 
-def _read_json(text: str) -> StructuredText | None:
+def _read_nested(text: str) -> StructuredText | None:
+    notation = _notation(text)
+    if notation is None:
+        return None
+    lines = _Lines(text, notation)
     try:
-        if not json.loads(text):
-            return None
-        tokens = ((m.start(m.lastindex or 0), m.end()) for m in _TOKEN.finditer(text))
-        whole = _parse(text, tokens, next(tokens))
-        lines = _Lines(text)
-        _write(lines, text, whole, (), None)
+        tokens = ((m.start(m.lastindex or 0), m.end(m.lastindex or 0)) for m in notation.token.finditer(text))
+        _write(lines, text, _parse(text, tokens, next(tokens)), (), None)
     except (ValueError, RecursionError):
         return None
     return lines.result()
 
 
+def _notation(text: str) -> _Notation | None:
+    """Return how a text is written that is one whole value and not empty, or ``None``."""
+    try:
+        return _JSON if json.loads(text) else None
+    except (ValueError, RecursionError):
+        pass
+    if len(text) > _MAX_LITERAL or not _are_literals(text):
+        return None
+    try:
+        return _LITERAL if ast.literal_eval(text.strip()) else None
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+
+
+def _are_literals(text: str) -> bool:
+    """Tell whether a text has the tokens of literals alone, in brackets of bounded depth."""
+    end, depth = 0, 0
+    while end < len(text):
+        token = _LITERAL_TOKEN.match(text, end)
+        if token is None:
+            return False
+        end = token.end()
+        depth += {"{": 1, "[": 1, "(": 1, "}": -1, "]": -1, ")": -1}.get(token[3] or "", 0)
+        if not 0 <= depth <= _MAX_DEPTH:
+            return False
+    return True
+
+
 def _parse(text: str, tokens: Iterator[tuple[int, int]], first: tuple[int, int]) -> _Value:
-    """Return the value that begins with a token; the JSON is known to be valid."""
-    if text[first[0]] not in "{[":
+    """Return the value that begins with a token, of a text that ``_notation`` accepts."""
+    if text[first[0]] not in "{[(":
         return _Value(*first)
     members: list[tuple[_Value | None, _Value]] = []
     for token in tokens:
-        if text[token[0]] in "}]":
+        if text[token[0]] in "}])":
             return _Value(first[0], token[1], tuple(members))
         if text[token[0]] == ",":
             continue
         key = None
         if text[first[0]] == "{":
             key = _Value(*token)
-            next(tokens)  # the colon
+            if text[next(tokens)[0]] != ":":
+                raise ValueError("a set, or a key of several values")
             token = next(tokens)
         members.append((key, _parse(text, tokens, token)))
-    raise ValueError("the JSON is not closed")
+    raise ValueError("the value is not closed")
 
 
 def _write(
@@ -145,7 +218,7 @@ def _write(
 ) -> None:
     """Read a value below the names of what encloses it; ``key`` is its own."""
     start = value.start if key is None else key.start
-    listed = value.members is not None and text[value.start] == "["
+    listed = value.members is not None and text[value.start] in "[("
     parts = [part for _, part in value.members or ()]
     flat = listed and all(
         part.members is None and part.end - part.start <= _SHORT for part in parts
@@ -153,7 +226,7 @@ def _write(
     if value.members is not None and parts and not flat:
         own = above
         if key is not None:
-            own = (*above, json.loads(text[key.start : key.end]).replace("_", " "))
+            own = (*above, lines.name(key))
         for name, part in value.members:
             _write(lines, text, part, own, name)
         return
