@@ -108,9 +108,7 @@ def _configure(out: Path, overrides: Sequence[str]) -> TrainConfig:
     first = read_bundle(load_config([Path("adapt.yaml")], overrides).encoder.name).info
     # The layout is that of the bundle which training begins from; no setting names it.
     window = dataclasses.asdict(first.window)
-    del window["layout"], window["break_even"]
-    if any(one.startswith("window.size=") for one in overrides):
-        del window["sizes"]  # of which it would no longer be the last
+    del window["layout"]
     same = [f"window.{key}={_plain(value)}" for key, value in window.items()]
     same += [f"heads={_plain(first.heads)}", f"faithfulness={first.faithfulness}"]
     config = load_config([Path("adapt.yaml")], [*same, *overrides])

@@ -40,7 +40,7 @@ class CliTraining(RagTraining):
 def cli_data(training: CliTraining) -> RagData:
     """Return the data of the model's configuration, read when a stage begins; dev is the test."""
     config, tokenizer = training.config, training.tokenizer
-    lay_out = row_preparation(config, training.model, tokenizer)
+    lay_out = row_preparation(config, tokenizer)
     rows = lru_cache(partial(prepared_rows, config, lay_out))
     return RagData(
         lambda: rows()[0],

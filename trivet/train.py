@@ -98,7 +98,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     training = RagTraining(model, config.loss, config.optim, seed, cosine_steps, folder, teacher)
     if newest is not None:
         refuse_another_architecture(newest, training.architecture(), training.state_dict())
-    lay_out = row_preparation(config, model, tokenizer)
+    lay_out = row_preparation(config, tokenizer)
     items, dev, used, leaks = prepared_rows(config, lay_out)
     choosing = threshold_rows(dev, config.data.thresholds_from)
     logger.info("training on %d examples, choosing on %d", len(items), len(dev))
@@ -183,7 +183,7 @@ def plan(config: TrainConfig) -> str:
     model, tokenizer = configured_model(config)
     configured_teacher(config, model, tokenizer)
     uncached = replace(config, data=replace(config.data, cache=None))  # nothing is written
-    items, dev, _, leaks = prepared_rows(uncached, row_preparation(config, model, tokenizer))
+    items, dev, _, leaks = prepared_rows(uncached, row_preparation(config, tokenizer))
     epoch = _epoch_steps(config, items)
     windows = [sum(len(item.layout.rows) for item in each) for each in (items, dev)]
     length = _length(config, model, items)

@@ -83,9 +83,7 @@ def test_heads_windows_reduction_and_thresholds_are_those_of_the_first_bundle(
     shutil.copytree(tiny_bundle, first)
     info = read_bundle(first).info
     window = replace(info.window, evidence_sentences=2, sort_contexts=True)
-    # Lengths are not used with another size.
-    several = replace(window, size=64, sizes=(48, 64), break_even=100)
-    update = {"window": several, "faithfulness": "two_weakest_sentences"}
+    update = {"window": replace(window, size=64), "faithfulness": "two_weakest_sentences"}
     add_files(first, {}, info.model_copy(update=update))
     settings = [f"encoder.name={first}", *overrides[1:]]
     # Rows with relevance alone keep the thresholds, and say what was not measured.

@@ -177,6 +177,7 @@ def test_an_invalid_manifest_is_refused(folder: Path, change: dict[str, Any], me
         (("surprise",), 1, "surprise: unknown"),
         (("window", "stride"), 1, r"window\.stride: unknown"),
         (("window", "layout", "pieces"), [], r"window\.layout: .* the piece contexts 0 times"),
+        (("window", "sizes"), [48, 64], r"window\.sizes: unknown"),
         (("window", "size"), "64", r"window\.size: must be a whole number"),
         (
             ("window", "stride_overlap"),
@@ -206,6 +207,12 @@ def test_an_invalid_description_is_refused(
     part[path[-1]] = value
     with pytest.raises(BundleError, match=message):
         parse_info(json.dumps(raw).encode(), "bundle.json")
+
+
+def test_fields_that_an_earlier_version_did_not_use_are_skipped(info: BundleInfo) -> None:
+    raw = json.loads(info.to_json())
+    raw["window"] |= {"sizes": [], "break_even": None}
+    assert parse_info(json.dumps(raw).encode(), "bundle.json") == info
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff", b"null"])

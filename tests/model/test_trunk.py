@@ -6,7 +6,6 @@ import copy
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from tests.conftest import TINY
 from tests.model.windows import three
 from trivet.errors import ConfigError, WindowError
-from trivet.model.trunk import Trunk, break_even, check_window, describe_encoder
+from trivet.model.trunk import Trunk, check_window, describe_encoder
 
 
 @pytest.fixture
@@ -43,19 +42,6 @@ def test_a_window_longer_than_the_position_table_is_refused(trunk: Trunk) -> Non
         return
     with pytest.raises(WindowError, match=r"window\.size \(513 tokens\) exceeds the 512 positions"):
         check_window(trunk.config, 513)
-
-
-def test_what_attention_costs_beside_the_rest() -> None:
-    large: dict[str, Any] = {"hidden_size": 1024, "intermediate_size": 4096}
-    assert break_even(transformers.BertConfig(**large)) == 2048 + 4096
-    assert break_even(transformers.ModernBertConfig(**large)) == 2048 + 6144
-    large |= {"relative_attention": True, "position_buckets": 256, "pos_att_type": ["p2c", "c2p"]}
-    even = break_even(transformers.DebertaV2Config(**large))
-    assert even == 2048 + 4096 + 512
-    # GFLOP of a window of each length, counted operator by operator for a large DeBERTa.
-    for length, counted in ((256, 171), (512, 361), (1024, 773), (2048, 1752)):
-        expected = 361 * length * (length + even) / (512 * (512 + even))
-        assert expected == pytest.approx(counted, rel=0.03)
 
 
 def test_positions_that_are_counted_from_behind_the_padding_are_fewer() -> None:

@@ -98,12 +98,12 @@ def test_everything_that_can_be_switched_on_works_together(
         "loss={learned: true, share: 1.0, verdict_always: true}",
         "optim={batch_windows: 8, call_windows: 3, encoder_lr: 1e-3, head_lr: 1e-3, epochs: 2}",
         "encoder={trunk: partial, shared_layers: 1}",
-        "window={size: 64, sizes: [32, 64], evidence_sentences: 1, sort_contexts: true}",
+        "window={size: 64, evidence_sentences: 1, sort_contexts: true}",
         "data.augment={insert_contexts: 0.5, cut_response: 0.2, empty_response: 0.2}",
     )
     info = read_bundle(train(config_of(tmp_path, *settings))).info
     assert info.trunk == "partial"
-    assert info.window == WindowSettings(64, 0, (32, 64), 64, 1, sort_contexts=True)
+    assert info.window == WindowSettings(64, 0, 1, sort_contexts=True)
     logged = log_of(tmp_path)
     assert {line["learned_weight/support"] for line in logged} - {"", "1.0"}, "it has moved"
     cosine = "gradient_cosine/relevance_utilization"

@@ -38,6 +38,7 @@ from trivet.bundle.manifest import (
     write_manifest,
 )
 from trivet.bundle.model_card import render_card
+from trivet.bundle.past_fields import without_past_fields
 from trivet.bundle.schema import SCHEMA_VERSION, BundleInfo
 from trivet.errors import BundleError, fault_words
 from trivet.model.architecture import ENCODER_KEYS
@@ -321,6 +322,6 @@ def parse_info(text: bytes, where: str) -> BundleInfo:
             )
         )
     try:
-        return BundleInfo.model_validate_json(text)
+        return BundleInfo.model_validate_json(json.dumps(without_past_fields(raw)))
     except ValidationError as error:
         raise BundleError(f"{where}: {fault_words(error)}") from error

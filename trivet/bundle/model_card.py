@@ -52,7 +52,7 @@ def _use(info: BundleInfo) -> str:
         "```python\nimport trivet\n\n"
         'evaluator = trivet.Evaluator("path/to/this/folder")\n'
         "verdict = evaluator.evaluate(question, contexts, response)\n```\n\n"
-        f"Inputs are split into windows of {_lengths(info)} tokens with a stride overlap of "
+        f"Inputs are split into windows of {info.window.size} tokens with a stride overlap of "
         f"{info.window.stride_overlap}. {_evidence(info)}Window and thresholds belong to the "
         "weights; `threshold=` and `--threshold` choose another sentence threshold for a call. The "
         "model reads English."
@@ -79,11 +79,6 @@ def _evidence(info: BundleInfo) -> str:
             "ordinary windows the evidence window weighs 1/n, and at most one half. "
         )
     return said
-
-
-def _lengths(info: BundleInfo) -> str:
-    sizes = info.window.sizes or (info.window.size,)
-    return " or ".join(map(str, sizes)) + (", whichever is cheaper," if len(sizes) > 1 else "")
 
 
 def _numbers(info: BundleInfo) -> str:

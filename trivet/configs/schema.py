@@ -77,10 +77,6 @@ class WindowConfig:
 
     size: Annotated[int, Setting("Most tokens of a window.", least=32)] = 512
     stride_overlap: Annotated[int, _factor("Tokens shared by neighbouring windows.")] = 0
-    sizes: Annotated[
-        list[int],
-        Setting("Rising, the last is size; each example uses the cheapest. Empty: size alone."),
-    ] = field(default_factory=list)
     evidence_sentences: Annotated[
         int,
         _factor(
@@ -98,10 +94,7 @@ class WindowConfig:
 
     def __post_init__(self) -> None:
         check_ranges(self, "window.")
-        sizes, shared = self.sizes, self.stride_overlap
-        rises = not sizes or (sorted({*sizes}) == sizes and sizes[-1] == self.size)
-        _check(rises, "window.sizes", sizes, f"rising, the last window.size ({self.size})")
-        _check(min(sizes, default=32) >= 32, "window.sizes", sizes, "32 tokens or more")
+        shared = self.stride_overlap
         _check(shared < self.size, "window.stride_overlap", shared, "below window.size")
 
 

@@ -44,21 +44,16 @@ Array = Any
 FRAME = 4  # of the plain layout: [CLS] ... [SEP] question [SEP] response [SEP]
 QUESTION_SHARE = 4  # a question may fill one fourth of a window
 RESPONSE_SHARE = 2  # a response may fill half of a window; a longer one is read in chunks
-# Attention reaches less of a machine's peak speed than dense matmuls: a longer window must cost
-# less by this factor in theory to be faster in practice.
-SLACK = 1.1
 TAIL_SHARE = 4  # a slice ends at a sentence end if there is one in its last fourth
 
 
 class Plan(NamedTuple):
-    """Estimated cost of reading an example with one window length."""
+    """Estimated windows of an example."""
 
-    size: int
     chunks: list[tuple[int, int]]  # first and one-past-last response token of each
     room: int  # positions for context in a window
     windows: int  # if every slice were full and every chunk had evidence
     cut: int  # question tokens that do not fit
-    work: float  # computation of an encoder on these windows, in positions; only ratios count
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +62,6 @@ class WindowSettings:
 
     size: int = 512  # most positions in a window, at least 32
     stride_overlap: int = 0  # context tokens that a slice repeats from the previous one
-    # window lengths to choose from for each example, rising, the last one ``size``; empty if that
-    # is the only one
-    sizes: tuple[int, ...] = ()
-    # positions at which a window's attention costs as much as its dense matmuls; needed to choose
-    # among ``sizes`` (``model.trunk.break_even``)
-    break_even: int | None = None
     # context sentences for each response sentence in the evidence windows, which examples of
     # several slices have; 0 for none of these
     evidence_sentences: int = 0
@@ -88,25 +77,15 @@ class WindowSettings:
             raise WindowError(
                 f"window.evidence_sentences ({self.evidence_sentences}) must be at least 0"
             )
-        if self.sizes and (sorted({*self.sizes, self.size}) != list(self.sizes)):
-            raise WindowError(
-                f"window.sizes ({', '.join(map(str, self.sizes))}) must rise, and the last must be "
-                f"window.size ({self.size})"
-            )
-        if bool(self.sizes) if self.break_even is None else self.break_even < 1:
-            raise WindowError(
-                f"window.break_even ({self.break_even}) must be at least 1: without it no length "
-                "can be chosen among window.sizes"
-            )
-        least = min(self.sizes, default=self.size)
-        if least < 32:
-            raise WindowError(f"window.size ({least} tokens) must be at least 32")
+        size = self.size
+        if size < 32:
+            raise WindowError(f"window.size ({size} tokens) must be at least 32")
         # The smallest room that question and response can leave.
-        room = least - least // QUESTION_SHARE - least // RESPONSE_SHARE - FRAME
+        room = size - size // QUESTION_SHARE - size // RESPONSE_SHARE - FRAME
         if not 0 <= self.stride_overlap < room // 4 + 1:
             raise WindowError(
                 f"window.stride_overlap ({self.stride_overlap} tokens) must be between 0 and "
-                f"{room // 4}: a long question and response leave {room} of {least} positions for "
+                f"{room // 4}: a long question and response leave {room} of {size} positions for "
                 "context; lower window.stride_overlap or raise window.size"
             )
 
@@ -118,51 +97,30 @@ class WindowSettings:
         return Frame(self.layout.of(len(tokenized.question) > 0), special, passages + sentences)
 
     def plan(self, tokenized: TokenizedExample, fixed: int = FRAME) -> Plan:
-        """Choose the window length that cuts least of the question, and then costs least.
+        """Return the chunks of the response and the room beside them.
 
-        Every window repeats the question and the response, so short windows compute them often; in
-        long windows attention, which grows with the square of the length, costs more. Takes the
-        shortest length that costs at most a tenth more than the cheapest. ``fixed`` is the number
-        of positions of the layout's fixed pieces.
+        ``fixed`` is the number of positions of the layout's fixed pieces.
 
         Raises:
             WindowError: These leave no room for context.
         """
-        context, answer = len(tokenized.context.ids), len(tokenized.response.ids)
-        plans = []
-        for size in self.sizes or (self.size,):
-            question = min(len(tokenized.question.ids), size // QUESTION_SHARE)
-            chunks = _cut(
-                tokenized.response_sentence, np.arange(answer), size // RESPONSE_SHARE, overlap=0
+        size, context = self.size, len(tokenized.context.ids)
+        question = min(len(tokenized.question.ids), size // QUESTION_SHARE)
+        answer = np.arange(len(tokenized.response.ids))
+        chunks = _cut(tokenized.response_sentence, answer, size // RESPONSE_SHARE, overlap=0)
+        longest = max(stop - start for start, stop in chunks)
+        room = size - question - longest - fixed
+        if room <= self.stride_overlap:
+            raise WindowError(
+                f"the fixed texts of window.layout ({fixed} tokens), question ({question}) and "
+                f"response ({longest}) leave {room} of {size} positions for context; raise "
+                "window.size"
             )
-            longest = 0
-            for start, stop in chunks:
-                longest = max(longest, stop - start)
-            room = size - question - longest - fixed
-            if room <= self.stride_overlap:
-                raise WindowError(
-                    f"the fixed texts of window.layout ({fixed} tokens), question ({question}) and "
-                    f"response ({longest}) leave {room} of {size} positions for context; raise "
-                    "window.size"
-                )
-            # The first slice fills the room; each further one adds what it does not repeat.
-            step = room - self.stride_overlap
-            slices = max(1, math.ceil((context - self.stride_overlap) / step))
-            rest = context - (slices - 1) * step
-            even = self.break_even or 1
-            work = 0.0
-            for start, stop in chunks:
-                other = question + (stop - start) + fixed
-                full, last = room + other, rest + other
-                work += (slices - 1) * full * (full / even + 1) + last * (last / even + 1)
-            cut = len(tokenized.question.ids) - question
-            shown = slices + (self.evidence_sentences > 0)
-            plans.append(Plan(size, chunks, room, len(chunks) * shown, cut, work))
-        if len(plans) == 1:
-            return plans[0]
-        cut = min(plan.cut for plan in plans)
-        least = min(plan.work for plan in plans if plan.cut == cut)
-        return next(plan for plan in plans if plan.cut == cut and plan.work <= SLACK * least)
+        # The first slice fills the room; each further one adds what it does not repeat.
+        step = room - self.stride_overlap
+        slices = max(1, math.ceil((context - self.stride_overlap) / step))
+        shown = slices + (self.evidence_sentences > 0)
+        return Plan(chunks, room, len(chunks) * shown, len(tokenized.question.ids) - question)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +215,7 @@ def lay_out(
     fixed, gap = frame.positions, frame.gap
     plan = settings.plan(tokenized, fixed)
     chunks = plan.chunks
-    question = tokenized.question.ids[: plan.size // QUESTION_SHARE]
+    question = tokenized.question.ids[: settings.size // QUESTION_SHARE]
     count, answer = len(tokenized.context.ids), len(tokenized.response.ids)
     order, place = np.arange(count), _places(tokenized.context_index, gap)
     if settings.sort_contexts and count and place[-1] >= plan.room:
@@ -268,7 +226,7 @@ def lay_out(
     overlaps = count_overlaps(tokenized, max(settings.evidence_sentences, NEAR_SENTENCES))
     evidence: list[Evidence] = []
     if settings.evidence_sentences and overlaps.sources.size and len(slices) > 1:
-        room = plan.size - len(question) - fixed
+        room = settings.size - len(question) - fixed
         sources = overlaps.sources[:, : settings.evidence_sentences]
         evidence = list(choose_evidence(tokenized, sources, chunks, room, gap))
 
@@ -311,7 +269,7 @@ def lay_out(
     lengths = np.bincount(tokenized.context_sentence)
     shares = np.count_nonzero(lengths) * lengths[tokenized.context_sentence]
     return Layout(
-        window_size=plan.size,
+        window_size=settings.size,
         rows=tuple(rows),
         segments=tuple(segments),
         response_row=response_row,

@@ -278,24 +278,6 @@ def compile_layers(trunk: nn.Module) -> None:
             cast(Any, module).compile(dynamic=True)
 
 
-def break_even(config: Any) -> int:
-    """Return the window length at which attention costs as much as the dense matmuls.
-
-    A layer of width H and inner width F has 2LH(2H + F) dense multiplications, 2L^2H in attention,
-    and LPH for each of DeBERTa's position terms, where P is the number of rows of its table.
-    """
-    inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
-    if config.model_type == "modernbert":
-        inner = inner * 3 // 2  # two matmuls widen, one of them the gate
-    rows = 0
-    if getattr(config, "relative_attention", False):
-        span = getattr(config, "position_buckets", -1)
-        if span < 1:
-            span = max(config.max_relative_positions, 0) or config.max_position_embeddings
-        rows = span * len({"c2p", "p2c"} & set(config.pos_att_type or ()))  # 2 * span, halved
-    return int(2 * config.hidden_size + inner + rows)
-
-
 def _without_pooler(model_type: str) -> dict[str, bool]:
     # The pooler of BERT-like encoders is not used.
     pooled = ("bert", "roberta", "xlm-roberta", "mpnet")

@@ -44,7 +44,7 @@ def render_info(
             ("written by", f"trivet {info.package_version}, {info.training.date}"),
         ],
         "Windows": [
-            ("size", f"{' or '.join(map(str, window.sizes or (window.size,)))} tokens"),
+            ("size", f"{window.size} tokens"),
             ("stride overlap", f"{window.stride_overlap} tokens"),
             ("evidence", _evidence(window)),
         ],

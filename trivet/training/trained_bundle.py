@@ -32,7 +32,6 @@ from trivet.labelled.grouping import Leaks
 from trivet.measures.thresholds import DevScores, choose_thresholds
 from trivet.model.aggregate import output_names
 from trivet.model.rag_model import RagModel, to_numpy
-from trivet.model.trunk import break_even
 from trivet.training.initialization import kept_heads, window_layout
 from trivet.training.lightning_module import RagTraining
 
@@ -179,8 +178,6 @@ def write_trained(
         window=WindowSettings(
             size=config.window.size,
             stride_overlap=config.window.stride_overlap,
-            sizes=tuple(config.window.sizes),
-            break_even=break_even(encoder) if config.window.sizes else None,
             evidence_sentences=config.window.evidence_sentences,
             sort_contexts=config.window.sort_contexts,
             layout=window_layout(config),

@@ -21,8 +21,6 @@ from trivet.labelled.grouping import Leaks, drop_leaks
 from trivet.labelled.prepared_rows import prepare_cached
 from trivet.labelled.source_report import SourceReport
 from trivet.labelled.sources import choose_rows, load_source
-from trivet.model.rag_model import RagModel
-from trivet.model.trunk import break_even
 from trivet.records import LabelledExample
 from trivet.training.initialization import window_layout
 
@@ -32,16 +30,12 @@ Load = Callable[..., tuple[list[LabelledExample], SourceReport]]
 """``load_source``, or a form of it that remembers what it has read."""
 
 
-def row_preparation(
-    config: TrainConfig, model: RagModel, tokenizer: SegmentTokenizer
-) -> partial[list[Item]]:
-    """Return the function that prepares rows for the model, each time anew."""
-    window, even = config.window, break_even(model.trunk.config)
+def row_preparation(config: TrainConfig, tokenizer: SegmentTokenizer) -> partial[list[Item]]:
+    """Return the function that prepares rows, each time anew."""
+    window = config.window
     settings = WindowSettings(
         window.size,
         window.stride_overlap,
-        tuple(window.sizes),
-        even,
         window.evidence_sentences,
         window.sort_contexts,
         window_layout(config),
