@@ -199,7 +199,7 @@ def test_labels_are_mapped_by_name(tmp_path: Path) -> None:
     assert read_bundle(tmp_path / "bundle").info == info
     card = (tmp_path / "bundle" / "README.md").read_text()
     assert "Relevance, utilization and completeness are null" in card
-    assert "They have a prompt of their own" in card
+    assert "They have LettuceDetect's prompt" in card
 
 
 def test_an_answer_is_judged_while_it_is_written(evaluator: Evaluator) -> None:

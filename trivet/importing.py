@@ -1,8 +1,8 @@
 """Bundles of published detectors: their weights, their tokenizer and their own prompt.
 
 LettuceDetect (Kovács and Recski, arXiv 2502.17125 and 2607.00895) is a token classifier with two
-classes that reads the pair of a prompt and a response. Its prompt becomes the layout of the
-windows, its classifier the support head.
+classes that reads the pair of a prompt and a response. Windows have its prompt
+(``data.window_layout``), and its classifier becomes the support head.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from trivet.bundle.schema import (
     outputs_of,
 )
 from trivet.data.tokenization import SegmentTokenizer
-from trivet.data.window_layout import Frame, Piece, WindowLayout
+from trivet.data.window_layout import Frame
 from trivet.data.windows import QUESTION_SHARE, RESPONSE_SHARE, WindowSettings
 from trivet.errors import BundleError, ConfigError, WindowError
 from trivet.heads.token_head import TokenHead
@@ -46,28 +46,6 @@ _LEAST_ROOM = 32  # positions for context, beside the longest question and respo
 _SUPPORTED = frozenset({"supported", "faithful", "grounded", "consistent", "label_0"})
 _UNSUPPORTED = frozenset({"hallucinated", "hallucination", "unsupported", "label_1"})
 
-_PASSAGES = Piece("contexts", "\npassage {number}:", lead=" ")
-# From lettucedetect 0.2.3 (MIT, KR Labs): qa_prompt_en and summary_prompt_en.
-_QUESTION_PROMPT = (
-    Piece("text", "Briefly answer the following question:"),
-    Piece("question", lead="\n"),
-    Piece(
-        "text",
-        "\nBear in mind that your response should be strictly based on the following {passages} "
-        "passages:",
-    ),
-    _PASSAGES,
-    Piece(
-        "text",
-        "\nIn case the passages do not contain the necessary information to answer the question, "
-        'please reply with: "Unable to answer based on given passages."\noutput:',
-    ),
-)
-_SUMMARY_PROMPT = (
-    Piece("text", "Summarize the following text:"),
-    _PASSAGES,
-    Piece("text", "\noutput:"),
-)
 _NOTE = (
     "Weights of {name}, a published detector of the LettuceDetect family, read with its own prompt "
     "as the layout of the windows. Relevance, utilization and completeness are null: it has no "
@@ -111,12 +89,12 @@ def import_lettucedetect(
     prefix = f"{classifier.base_model_prefix}."
     state: dict[str, Tensor] = classifier.state_dict()
     head = {key: value for key, value in state.items() if not key.startswith(prefix)}
-    tokenizer, layout = _tokenizer_and_layout(name, source, revision, int(config.vocab_size))
+    tokenizer = _tokenizer(name, source, revision, int(config.vocab_size))
     model = _model(name, classifier, head, order)
     most = int(getattr(config, "max_position_embeddings", LONGEST) or LONGEST)
-    window = WindowSettings(size=size or min(LONGEST, most), layout=layout)
+    window = WindowSettings(size=size or min(LONGEST, most), layout="lettucedetect")
     check_window(model.trunk.config, window.size)
-    _check_room(window.size, layout, tokenizer)
+    _check_room(window.size, tokenizer)
     special = tokenizer.special
     info = BundleInfo(
         package_version=trivet.__version__,
@@ -240,44 +218,32 @@ def _model(name: str, classifier: Any, head: Mapping[str, Tensor], order: list[i
     return model.eval()
 
 
-def _tokenizer_and_layout(
-    name: str, source: str, revision: str | None, vocab_size: int
-) -> tuple[SegmentTokenizer, WindowLayout]:
-    """Return the tokenizer, and its frame of a pair with the prompt as its first text."""
+def _tokenizer(name: str, source: str, revision: str | None, vocab_size: int) -> SegmentTokenizer:
+    """Return the tokenizer, which must frame a pair as the windows are framed."""
     try:
         tokenizer = read_tokenizer(source, vocab_size, revision)
         library = AutoTokenizer.from_pretrained(source, revision=revision, trust_remote_code=False)
     except (ConfigError, OSError, ValueError) as error:
         said = str(error).removeprefix("encoder.name: ")
         raise BundleError(f"{name}: {said}") from error
-    roles = {tokenizer.special.cls: Piece("cls"), tokenizer.special.sep: Piece("sep")}
-    pair = library("a", "b")
+    special, pair = tokenizer.special, library("a", "b")
     ids, sides = pair["input_ids"], pair.sequence_ids()
-    odd = [number for number, side in zip(ids, sides, strict=True) if side is None]
-    if any(number not in roles for number in odd) or library.pad_token_id != tokenizer.special.pad:
+    frame = [number if side is None else side for number, side in zip(ids, sides, strict=True)]
+    if (
+        frame != [special.cls, 0, special.sep, 1, special.sep]
+        or library.pad_token_id != special.pad
+    ):
         tokens = " ".join(library.convert_ids_to_tokens(ids))
         raise BundleError(
             f"{name}: its tokenizer frames a pair as {tokens} and pads with {library.pad_token}; "
-            "only its cls and its sep can frame a window"
+            "a window is cls, prompt, sep, response, sep"
         )
-
-    def frame(prompt: tuple[Piece, ...]) -> tuple[Piece, ...]:
-        parts: list[Piece] = []
-        for number, side in zip(ids, sides, strict=True):
-            if side is None:
-                parts.append(roles[number])
-            elif side == 0 and prompt[0] not in parts:
-                parts += prompt
-            elif side == 1 and Piece("response") not in parts:
-                parts.append(Piece("response"))
-        return tuple(parts)
-
-    return tokenizer, WindowLayout(frame(_QUESTION_PROMPT), frame(_SUMMARY_PROMPT))
+    return tokenizer
 
 
-def _check_room(size: int, layout: WindowLayout, tokenizer: SegmentTokenizer) -> None:
+def _check_room(size: int, tokenizer: SegmentTokenizer) -> None:
     """Refuse windows that would leave no room for context beside the prompt."""
-    fixed = Frame(layout.pieces, tokenizer.special, passages=1).positions
+    fixed = Frame("lettucedetect", True, tokenizer.special, passages=1).positions
     room = size - size // QUESTION_SHARE - size // RESPONSE_SHARE - fixed
     if room < _LEAST_ROOM:
         raise WindowError(

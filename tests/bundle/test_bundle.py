@@ -36,6 +36,7 @@ from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk
 
 _AS_JSON = [each.model_dump(mode="json") for each in INPUTS]
+PLAIN = ["cls", "contexts", "sep", "question", "sep", "response", "sep"]
 OLDER_INPUTS = [each for each in _AS_JSON if "overlap" not in each["name"]]
 
 
@@ -176,7 +177,7 @@ def test_an_invalid_manifest_is_refused(folder: Path, change: dict[str, Any], me
         (("schema_version",), None, "schema_version None"),
         (("surprise",), 1, "surprise: unknown"),
         (("window", "stride"), 1, r"window\.stride: unknown"),
-        (("window", "layout", "pieces"), [], r"window\.layout: .* the piece contexts 0 times"),
+        (("window", "layout"), {"pieces": [1]}, r"window\.layout: must be 'plain' or "),
         (("window", "sizes"), [48, 64], r"window\.sizes: unknown"),
         (("window", "size"), "64", r"window\.size: must be a whole number"),
         (
@@ -211,7 +212,9 @@ def test_an_invalid_description_is_refused(
 
 def test_fields_that_an_earlier_version_did_not_use_are_skipped(info: BundleInfo) -> None:
     raw = json.loads(info.to_json())
-    raw["window"] |= {"sizes": [], "break_even": None}
+    pieces = [{"kind": kind, "text": "", "lead": ""} for kind in PLAIN]
+    layout = {"pieces": pieces, "without_question": []}
+    raw["window"] |= {"sizes": [], "break_even": None, "layout": layout}
     assert parse_info(json.dumps(raw).encode(), "bundle.json") == info
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import accumulate, pairwise
 from random import Random
+from typing import get_args
 
 import numpy as np
 from hypothesis import given
@@ -15,15 +16,16 @@ from tests.data.examples import make_tokenized
 from trivet.data.collating import collate
 from trivet.data.lexical_overlap import rank_contexts
 from trivet.data.tokenization import FloatArray, IntArray, Segment, SpecialTokens, TokenizedExample
-from trivet.data.window_layout import PLAIN, Frame, Piece, WindowLayout
+from trivet.data.window_layout import Frame, WindowLayout
 from trivet.data.windows import FRAME, Layout, Windows, WindowSettings, lay_out
 from trivet.evaluation.packing import take_windows
 from trivet.model.aggregate import gather_tokens, supported_anywhere
 
 
 def text_ids(text: str) -> IntArray:
-    """Return ids of a fixed text: one for each letter, so that numbers differ in length."""
-    return np.asarray([100 + ord(letter) for letter in text], dtype=np.int64)
+    """Return ids of a fixed text: one for each digit and mark, so that numbers differ in length."""
+    marks = [100 + ord(letter) for letter in text if not (letter.isalpha() or letter.isspace())]
+    return np.asarray(marks, dtype=np.int64)
 
 
 SPECIAL = SpecialTokens(cls=1, sep=2, pad=0, text_ids=text_ids)
@@ -63,31 +65,10 @@ def asking(read: TokenizedExample, random: Random) -> TokenizedExample:
     return replace(read, question=shared)
 
 
-texts = st.text(st.sampled_from("ab"), max_size=3)
-
-
-@st.composite
-def layouts(draw: st.DrawFn) -> WindowLayout:
-    """Return the plain layout, or pieces in any order with the response as the last segment."""
-    if draw(st.booleans()):
-        return PLAIN
-    numbered = texts.map(lambda text: f"{text}{{number}}")
-    contexts = Piece("contexts", draw(texts | numbered))
-    fixed = [Piece("cls"), Piece("sep"), Piece("text", "{passages}")]
-    fixed += [Piece("text", text) for text in draw(st.lists(texts.filter(bool), max_size=2))]
-    before = draw(st.permutations([*fixed, contexts, Piece("question")]))
-    end = (Piece("response"), *draw(st.lists(st.sampled_from([Piece("sep"), Piece("text", "c")]))))
-    other = tuple(piece for piece in before if piece.kind != "question")
-    return WindowLayout((*before, *end), (*other, *end) if draw(st.booleans()) else ())
-
-
 @st.composite
 def settings(draw: st.DrawFn) -> WindowSettings:
-    layout = draw(layouts())
-    fixed = max(
-        Frame(pieces, SPECIAL, passages=99).positions
-        for pieces in (layout.pieces, layout.without_question or layout.pieces)
-    )
+    layout = draw(st.sampled_from(get_args(WindowLayout)))
+    fixed = Frame(layout, True, SPECIAL, passages=99).positions
     least = 32 + 4 * (fixed - FRAME)
     size = draw(st.integers(least, least + 64))
     least_room = size - size // 4 - size // 2 - fixed
@@ -124,44 +105,41 @@ def room_of(read: TokenizedExample, layout: Layout, window: WindowSettings) -> i
 
 
 @given(reads(), settings())
-def test_a_row_is_the_pieces_of_the_layout(read: TokenizedExample, window: WindowSettings) -> None:
+def test_a_row_is_the_slice_in_its_layout(read: TokenizedExample, window: WindowSettings) -> None:
     layout = lay_out(read, window, SPECIAL)
     assert 1 <= max(map(len, layout.rows)) <= window.size
     question = read.question.ids[: window.size // 4].tolist()
-    pieces = window.layout.of(len(question) > 0)
     windows = zip(layout.rows, layout.segments, layout.row_context, strict=True)
     for row, segment, shown in windows:
-        slice_, passages = written_out(read, *ends_of(shown), pieces)
+        before = written_out(read, question, window.layout, *ends_of(shown))
         chunk = row[row >= RESPONSE].tolist()
-        parts: dict[str, list[int]] = {"cls": [1], "sep": [2], "question": question}
-        parts |= {"contexts": slice_, "response": chunk}
-        wanted: list[int] = []
-        for piece in pieces:
-            begin = len(wanted) if piece.kind == "response" else None
-            text = text_ids(piece.text.replace("{passages}", str(passages)))
-            wanted += text.tolist() if piece.kind == "text" else parts[piece.kind]
-            if begin is not None:
-                np.testing.assert_array_equal(segment, np.arange(len(row)) >= begin)
-        assert row.tolist() == wanted
+        np.testing.assert_array_equal(segment, np.arange(len(row)) >= len(before))
+        assert row.tolist() == [*before, *chunk, 2]
         assert chunk == list(range(chunk[0], chunk[0] + len(chunk))) if chunk else True
         assert not chunk or chunk[-1] < RESPONSE + len(read.response)
     assert layout.cut_question_tokens == len(read.question) - len(question)
 
 
 def written_out(
-    read: TokenizedExample, start: int, stop: int, pieces: Sequence[Piece]
-) -> tuple[list[int], int]:
-    """Return the ids of a slice, with what is between its passages, and their number."""
-    (before,) = (piece.text for piece in pieces if piece.kind == "contexts")
-    written: list[int] = []
-    passages = 0
+    read: TokenizedExample, question: list[int], layout: WindowLayout, start: int, stop: int
+) -> list[int]:
+    """Return the ids of a row before its response; of the prompt only digits and marks count."""
+
+    def ids(text: str) -> list[int]:
+        return list(text_ids(text).tolist())
+
+    passages: dict[int, list[int]] = {}
     for token in range(start, stop):
-        if token == start or read.context_index[token] != read.context_index[token - 1]:
-            passages += 1
-            own = text_ids(before.replace("{number}", str(passages))).tolist()
-            written += own if before else [SPECIAL.sep] * (passages > 1)
-        written.append(int(read.context.ids[token]))
-    return written, passages
+        passages.setdefault(int(read.context_index[token]), []).append(int(read.context.ids[token]))
+    if layout == "plain":
+        slice_ = [number for passage in passages.values() for number in (2, *passage)][1:]
+        return [1, *slice_, 2, *question, 2]
+    slice_ = []
+    for number, passage in enumerate(passages.values(), start=1):
+        slice_ += [*ids(f"{number}:"), *passage]
+    if not question:
+        return [1, *ids(":"), *slice_, *ids(":"), 2]
+    return [1, *ids(":"), *question, *ids(f"{len(passages)}:"), *slice_, *ids(',:".":'), 2]
 
 
 @given(reads(), settings())

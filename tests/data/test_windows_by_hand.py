@@ -19,7 +19,6 @@ from tests.data.test_windows import (
 )
 from trivet.data.collating import collate
 from trivet.data.tokenization import IntArray
-from trivet.data.window_layout import PLAIN, Piece, WindowLayout
 from trivet.data.windows import WindowSettings, lay_out
 from trivet.errors import WindowError
 from trivet.evaluation.packing import take_windows
@@ -114,56 +113,23 @@ def test_a_passage_of_a_megabyte_is_cut_whole() -> None:
     assert np.isin(read.context.ids, shown).all()
 
 
-PROMPT = WindowLayout(
-    (
-        *(Piece("cls"), Piece("text", "a{passages}"), Piece("contexts", "b{number}")),
-        *(Piece("question"), Piece("text", "c"), Piece("sep"), Piece("response"), Piece("sep")),
-    ),
-    (Piece("contexts", "b{number}"), Piece("response")),
-)
-
-
-def test_an_example_without_a_question_has_pieces_of_its_own() -> None:
-    unasked = lay_out(read_of(0, [[2]], [1]), WindowSettings(64, layout=PROMPT), SPECIAL)
-    b, one = text_ids("b1").tolist()
-    assert unasked.rows[0].tolist() == [b, one, CONTEXT, CONTEXT + 1, RESPONSE]
-
-
 def test_evidence_windows_count_their_runs_of_text_as_passages() -> None:
     # The third and the first sentence share words with the response; each is a passage of its own.
     passages = [[range(30), range(100, 130), range(200, 230)]]
     read = make_tokenized([7], passages, [[*range(200, 210), *range(5)]])
-    window = WindowSettings(96, evidence_sentences=2, layout=PROMPT)
+    window = WindowSettings(104, evidence_sentences=2, layout="lettucedetect")
     layout = lay_out(read, window, SPECIAL)
     assert layout.row_is_evidence.tolist() == [False] * (len(layout.rows) - 1) + [True]
     row, shown = layout.rows[-1], layout.row_context[-1]
     assert len(row) <= window.size
     assert row[layout.row_columns[-1]].tolist() == read.context.ids[shown].tolist()
     assert np.diff(shown).max() > 1
-    a, b, one, two = text_ids("ab12").tolist()
-    assert row[:5].tolist() == [1, a, two, b, one]
-    assert [b, two] == row[layout.row_columns[-1][30] - 2 : layout.row_columns[-1][30]].tolist()
+    colon, one, two = text_ids(":12").tolist()
+    assert row[:7].tolist() == [1, colon, 7, two, colon, one, colon]
+    assert [two, colon] == row[layout.row_columns[-1][30] - 2 : layout.row_columns[-1][30]].tolist()
 
 
-def test_a_layout_that_leaves_no_room_is_refused() -> None:
-    long = replace(PROMPT, pieces=(Piece("text", "a" * 60), *PROMPT.pieces))
-    with pytest.raises(WindowError, match=r"window\.layout \(68 tokens\), .* leave -9 of 64"):
-        lay_out(read_of(2, [[40]], [3]), WindowSettings(64, layout=long), SPECIAL)
-
-
-@pytest.mark.parametrize(
-    ("pieces", "message"),
-    [
-        ([Piece("question"), Piece("response")], "has the piece contexts 0 times; it must have it"),
-        ([Piece("contexts"), Piece("response")], "has the piece question 0 times"),
-        ([Piece("contexts"), Piece("response"), Piece("question")], "question comes after"),
-        ([Piece("contexts"), Piece("question", "x"), Piece("response")], "question has no text"),
-        ([Piece("contexts"), Piece("question"), Piece("response", lead=" ")], "lead of response"),
-        ([Piece("contexts", lead=" a"), Piece("question"), Piece("response")], "is ' a'; only"),
-    ],
-)
-def test_layouts_that_make_no_window_are_refused(pieces: list[Piece], message: str) -> None:
-    with pytest.raises(WindowError, match=rf"window\.layout\.pieces.*{message}"):
-        WindowLayout(tuple(pieces))
-    with pytest.raises(WindowError, match="question 1 times; it must have it not at all"):
-        WindowLayout(PLAIN.pieces, PLAIN.pieces)
+def test_a_prompt_that_leaves_no_room_is_refused() -> None:
+    every_letter = replace(SPECIAL, text_ids=lambda text: np.ones(len(text), dtype=np.int64))
+    with pytest.raises(WindowError, match=r"window\.layout \(295 tokens\), .* leave -\d+ of 64"):
+        lay_out(read_of(2, [[40]], [3]), WindowSettings(64, layout="lettucedetect"), every_letter)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from trivet.bundle.backend_info import MOST_LOSS, OpenVinoInfo
 from trivet.bundle.schema import BundleInfo, CalibrationInfo, ScoreInfo
-from trivet.data.window_layout import PLAIN
 
 _REDUCTIONS = {
     "weakest_token": "the support of the least supported token of the response",
@@ -61,8 +60,8 @@ def _use(info: BundleInfo) -> str:
 
 def _evidence(info: BundleInfo) -> str:
     count, said = info.window.evidence_sentences, ""
-    if info.window.layout != PLAIN:
-        said += "They have a prompt of their own (`window.layout` in `bundle.json`). "
+    if info.window.layout == "lettucedetect":
+        said += "They have LettuceDetect's prompt. "
     if info.window.sort_contexts:
         said += (
             "If an example needs several windows, the contexts that share most words with question "

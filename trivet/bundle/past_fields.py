@@ -9,13 +9,30 @@ _UNUSED: dict[tuple[str, str], Any] = {
     ("window", "sizes"): [],
     ("window", "break_even"): None,
 }
+# Name of the layout with these kinds of pieces, which were written one by one.
+_LAYOUTS = {
+    "cls contexts sep question sep response sep": "plain",
+    "cls text question text contexts text sep response sep": "lettucedetect",
+}
 
 
 def without_past_fields(raw: dict[str, Any]) -> dict[str, Any]:
-    """Return the contents of ``bundle.json`` without the fields that it did not use."""
+    """Return the contents of ``bundle.json`` as this version writes them."""
     current = dict(raw)
     for (part, name), value in _UNUSED.items():
         fields = current.get(part)
         if isinstance(fields, dict) and name in fields and fields[name] == value:
             current[part] = {key: fields[key] for key in fields if key != name}
+    window = current.get("window")
+    if isinstance(window, dict) and (layout := _layout_name(window.get("layout"))):
+        current["window"] = window | {"layout": layout}
     return current
+
+
+def _layout_name(layout: Any) -> str | None:
+    pieces = layout.get("pieces") if isinstance(layout, dict) else None
+    if not isinstance(pieces, list):
+        return None
+    return _LAYOUTS.get(
+        " ".join(str(piece.get("kind")) for piece in pieces if isinstance(piece, dict))
+    )

@@ -2,7 +2,7 @@
 
 Luna (arXiv 2406.00975), eq. 1: a window shows a slice of the contexts, the question and the
 response: ``[CLS] slice [SEP] question [SEP] response [SEP]``, with a ``[SEP]`` between passages
-that share a slice, unless the bundle has another layout (``data.window_layout``). Does not import
+that share a slice, unless the bundle has the other layout (``data.window_layout``). Does not import
 torch; training turns the arrays into tensors.
 
 Letters: N windows, L positions in a window, B examples, R response tokens, C context tokens,
@@ -35,7 +35,7 @@ from trivet.data.tokenization import (
     SpecialTokens,
     TokenizedExample,
 )
-from trivet.data.window_layout import PLAIN, STRICT, Frame, WindowLayout
+from trivet.data.window_layout import Frame, WindowLayout
 from trivet.errors import WindowError
 
 # numpy.ndarray or torch.Tensor: a batch keeps its field names when it is converted.
@@ -68,9 +68,10 @@ class WindowSettings:
     # whether an example of several slices is cut with those contexts first that share most words
     # with question and response, so that a slice shows together what belongs together
     sort_contexts: bool = False
-    layout: WindowLayout = PLAIN  # pieces of a window, in order
+    layout: WindowLayout = "plain"
 
-    __pydantic_config__: ClassVar[dict[str, Any]] = STRICT
+    # For pydantic, which reads these settings from ``bundle.json``.
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"strict": True, "extra": "forbid"}
 
     def __post_init__(self) -> None:
         if self.evidence_sentences < 0:
@@ -94,7 +95,13 @@ class WindowSettings:
         # An evidence window may cut its passages into as many as it has sentences.
         sentences = self.evidence_sentences * len(tokenized.response_sentence_spans)
         passages = int(tokenized.context_index.max(initial=-1)) + 1
-        return Frame(self.layout.of(len(tokenized.question) > 0), special, passages + sentences)
+        return Frame(self.layout, len(tokenized.question) > 0, special, passages + sentences)
+
+    def leads(self, has_question: bool) -> tuple[str, str]:
+        """Return the white space that is tokenized with the question and with each passage."""
+        if self.layout == "plain":
+            return "", ""
+        return "\n" if has_question else "", " "
 
     def plan(self, tokenized: TokenizedExample, fixed: int = FRAME) -> Plan:
         """Return the chunks of the response and the room beside them.

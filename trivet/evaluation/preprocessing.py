@@ -91,7 +91,7 @@ class Preprocessor:
 
     def _tokenize(self, examples: Sequence[RagExample]) -> list[TokenizedExample | ExampleError]:
         """Tokenize examples in one batch, or one by one if one of them is refused."""
-        leads = self.settings.layout.leads
+        leads = self.settings.leads
         try:
             return [*tokenize_examples(examples, self.tokenizer, leads, structured=self.structured)]
         except ExampleError as error:

@@ -74,7 +74,7 @@ def prepare(
     for first in range(0, len(examples), _BLOCK):
         block = examples[first : first + _BLOCK]
         examples_of = [labelled.example for labelled in block]
-        leads = settings.layout.leads
+        leads = settings.leads
         texts = tokenize_examples(examples_of, tokenizer, leads, structured=True)
         for labelled, tokenized in zip(block, texts, strict=True):
             layout = lay_out(tokenized, settings, tokenizer.special)

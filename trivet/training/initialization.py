@@ -14,7 +14,7 @@ from trivet.bundle.schema import BundleInfo
 from trivet.bundle.weights import load_rag_model
 from trivet.configs.schema import TrainConfig
 from trivet.data.tokenization import SegmentTokenizer
-from trivet.data.window_layout import PLAIN, WindowLayout
+from trivet.data.window_layout import WindowLayout
 from trivet.errors import ConfigError, install_line
 from trivet.heads.support import copy_nli_head
 from trivet.heads.token_head import TokenHead
@@ -134,7 +134,7 @@ def kept_heads(own: Collection[HeadName], asked: Collection[HeadName]) -> list[H
 def window_layout(config: TrainConfig) -> WindowLayout:
     """Return the layout of the windows: that of the bundle that training starts from."""
     if config.encoder.init != "bundle":
-        return PLAIN
+        return "plain"
     return read_bundle(config.encoder.name).info.window.layout
 
 
