@@ -207,8 +207,7 @@ class SentenceVerdict:
         start: First character.
         end: One past the last character.
         text: ``response[start:end]``.
-        support: Probability that the contexts support it; of an abstention, that they do not answer
-            the question. ``None`` without a claim.
+        support: Probability that the contexts support it; ``None`` without a claim.
         supported: Verdict; ``None`` without a claim, since there is nothing to check.
         evidence: Its sources, best first; ``None`` if the bundle has no evidence head.
         abstains: Whether it says that there is no answer.
@@ -287,14 +286,15 @@ class Evaluation:
     Attributes:
         id: Name of the example.
         faithfulness: Support of the weakest part or parts of the response, in [0, 1]. ``None``
-            without a response.
+            without a response, and of a response that abstains.
         supported_share: Share of the response's sentences that are supported.
         relevance: Expected share of the context sentences that help to answer the question.
             ``None`` without contexts.
         utilization: Expected share of the context sentences that the response uses. ``None``
-            without contexts or without a response.
-        completeness: Share of the relevant context that the response uses. ``None`` as utilization.
-        adherent: Whether every sentence of the response is supported.
+            without contexts or without a response; 0 of a response that abstains.
+        completeness: Share of the relevant context that the response uses. ``None`` as utilization,
+            and of a response that abstains or has no supported sentence.
+        adherent: Whether no sentence of the response is unsupported.
         unsupported: Spans of the response that no context supports: the weakest words of each
             unsupported sentence, or all of it.
         sentences: Sentences of the response.

@@ -36,8 +36,22 @@ def test_a_mean_below_its_bar_fails(call: Call, write_log: WriteLog, tmp_path: P
     assert call("evaluate", log, "-q", *bars, "relevance=0.01")[0] == 0
     code, _, err = call("evaluate", write_log([{**GOOD, "response": ""}]), *bars, "faithfulness=0")
     assert code == 8 and "faithfulness: no verdict has it" in err
+    code, _, err = call("evaluate", log, "--fail-over", "abstains=2")
+    assert code == 2 and "must be KIND=SHARE" in err
     code, _, err = call("evaluate", log, "--fail-under", "faithfulness=nan")
     assert code == 2 and "must be SCORE=MEAN" in err
+
+
+def test_refusals_pass_no_bar(call: Call, write_log: WriteLog) -> None:
+    refusal = {**GOOD, "response": "I don't know."}
+    under, over = ("-q", "--fail-under", "faithfulness=0"), ("-q", "--fail-over")
+    code, _, err = call("evaluate", write_log([refusal] * 2), *under)
+    assert code == 8 and "nothing was judged: 2 of 2 answers abstain" in err
+    some = write_log([refusal, GOOD, GOOD])
+    assert call("evaluate", some, *under)[0] == 0
+    assert call("evaluate", some, *over, "abstains=0.4")[0] == 0
+    code, _, err = call("evaluate", some, *over, "abstains=0.2")
+    assert code == 8 and "abstains: 0.3333 of 3 answers is above 0.2" in err
 
 
 def test_shards_are_merged(call: Call, write_log: WriteLog, tmp_path: Path) -> None:

@@ -25,8 +25,6 @@ def judge(
     tokenizer: SegmentTokenizer,
     response: str,
     support: float = 0.1,
-    relevance: float = 0.2,
-    answered: float | None = None,
     contexts: tuple[str, ...] = CONTEXTS,
 ) -> Evaluation:
     """Return the verdict on a response of which all tokens have one support."""
@@ -36,15 +34,15 @@ def judge(
     sentences = len(tokens.response_sentence_spans)
     outputs = Outputs(
         support_probs=np.full((1, len(tokens.response)), support),
-        relevance_probs=np.full((1, len(tokens.context)), relevance),
+        relevance_probs=np.full((1, len(tokens.context)), 0.2),
         utilization_probs=np.full((1, len(tokens.context)), 0.2),
         sentence_support=np.full((1, sentences), support),
         faithfulness=np.array([support]),
-        relevance=np.array([relevance]),
+        relevance=np.array([0.2]),
         utilization=np.array([0.2]),
         completeness=np.array([0.2]),
     )
-    thresholds = Thresholds(0.5, 0.05, answered)
+    thresholds = Thresholds(0.5, 0.05)
     return to_evaluation(PreprocessedExample(example, tokens, layout), outputs, thresholds)
 
 
@@ -67,17 +65,25 @@ def test_a_sentence_without_a_claim_is_neither(tokenizer: SegmentTokenizer) -> N
     assert verdict.supported_share is None
 
 
-def test_an_abstention_is_right_unless_the_contexts_answer(tokenizer: SegmentTokenizer) -> None:
+def test_an_abstention_is_no_praise(tokenizer: SegmentTokenizer) -> None:
     text = "The passages do not say when parcels can be returned."
-    poor = judge(tokenizer, text, relevance=0.2, answered=0.6)
-    assert (poor.abstains, poor.adherent) == (True, True)
-    assert poor.sentences[0].support == pytest.approx(0.8)
-    rich = judge(tokenizer, text, relevance=0.9, answered=0.6)
-    assert (rich.abstains, rich.adherent) == (True, False)
-    assert rich.sentences[0].abstains and rich.sentences[0].supported is False
-    assert judge(tokenizer, text, relevance=0.9).adherent, "no threshold: taken as it is"
-    beside = judge(tokenizer, f"Refunds take 5 days. {text}", 0.9, relevance=0.9, answered=0.6)
+    alone = judge(tokenizer, text)
+    assert (alone.abstains, alone.adherent, alone.supported_share) == (True, True, None)
+    assert (alone.faithfulness, alone.completeness, alone.utilization) == (None, None, 0.0)
+    assert [(one.support, one.supported, one.abstains) for one in alone.sentences] == [
+        (None, None, True)
+    ]
+    beside = judge(tokenizer, f"Refunds take 5 days. {text}", 0.9)
     assert (beside.abstains, beside.adherent) == (False, True), "about a detail"
+    assert beside.faithfulness is not None and beside.completeness is not None
+
+
+def test_a_response_without_a_supported_sentence_is_not_complete(
+    tokenizer: SegmentTokenizer,
+) -> None:
+    wrong = judge(tokenizer, "Refunds take 90 days.", 0.1)
+    assert (wrong.supported_share, wrong.completeness) == (0.0, None)
+    assert wrong.utilization
 
 
 def test_a_citation_by_name_is_no_fact_that_the_contexts_lack(embedded: Evaluator) -> None:

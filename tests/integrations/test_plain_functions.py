@@ -79,7 +79,7 @@ def test_trulens_functions_are_module_attributes(rows: Rows) -> None:
     value, said = function(**rows[0])
     assert 0.0 <= value <= 1.0
     assert said["reason"].startswith("by context: ")
-    with pytest.raises(ExampleError, match="there is no utilization without a response"):
+    with pytest.raises(ExampleError, match="there is no utilization: the example has no response"):
         function(**{**rows[0], "response": ""})
 
 

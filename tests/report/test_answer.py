@@ -179,12 +179,3 @@ def test_sources_in_one_context_share_its_number() -> None:
     places = re.findall(r'data-places="([^"]*)">\[(\d)\]<', html)
     assert [(len(found.split()), number) for found, number in places] == [(2, "1")]
     assert html.count('class="tv-s tv-r5 tv-u5" data-n="0.50·0.50" id="') == 2
-
-
-def test_an_abstention_that_a_context_answers_is_reported() -> None:
-    text = "The passages do not say."
-    verdict = verdict_on(("It was built in 1817.",), text, 0.1, None)
-    denial = SentenceVerdict(0, len(text), text, 0.1, False, abstains=True)
-    span = UnsupportedSpan(0, len(text), text, 0.9)
-    html = replace(verdict, sentences=(denial,), unsupported=(span,))._repr_html_()
-    assert f"{text}</mark>: says that there is no answer, but a context has one" in html

@@ -92,7 +92,7 @@ def test_groups_are_sorted_as_numbers_if_they_have_some(
         (0.4, {"adherent": None}, {UNSUPPORTED}),
         (0.6, {"adherent": None, "threshold": 0.7}, {UNSUPPORTED}),
         (0.7, {"adherent": None, "threshold": 0.7}, {SUPPORTED}),
-        (0.9, {"adherent": True, "abstains": True}, {SUPPORTED, ABSTAINS}),
+        (None, {"adherent": True, "abstains": True}, {ABSTAINS}),
         (None, {"adherent": None, "threshold": 0.5}, {NO_RESPONSE}),
         (None, {"adherent": None}, set()),
     ],

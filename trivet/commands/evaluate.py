@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
 
 import typer
 
@@ -35,6 +35,14 @@ if TYPE_CHECKING:
 
 _input, _output = partial(Setting, panel="Input"), partial(Setting, panel="Output")
 _gate, _rare = partial(Setting, panel="Gates"), partial(Setting, panel=RARE)
+_SHARES = {"abstains": "abstaining", "unsupported": "unsupported"}  # kinds of answers, as counted
+
+
+class _Gates(NamedTuple):
+    """Limits that a run must keep."""
+
+    under: dict[str, float]  # least mean of each score
+    over: dict[str, float]  # highest share of the answers of each kind
 
 
 def _list_shapes(asked: bool) -> None:
@@ -79,6 +87,10 @@ def evaluate(
         list[str] | None,
         _gate(f"Exit with {UNDER} if the mean is lower. Repeatable.", metavar="SCORE=MEAN"),
     ] = None,
+    fail_over: Annotated[
+        list[str] | None,
+        _gate(f"Exit with {UNDER} if more answers are. Repeatable.", metavar="KIND=SHARE"),
+    ] = None,
     baseline: Annotated[
         Path | None, _gate("Verdicts of an earlier run to compare with.", metavar="VERDICTS")
     ] = None,
@@ -112,7 +124,7 @@ def evaluate(
         raise typer.BadParameter("--report is for a FILE with --out; one answer has no report")
     elif out is not None and out.suffix.lower() not in (".json", ".jsonl"):
         raise typer.BadParameter(f"--out {out}: the verdict on one answer is written as .json")
-    limits = _parse_limits(fail_under or [])
+    gates = _parse_gates(fail_under or [], fail_over or [])
     if fail_if_worse and baseline is None:
         raise typer.BadParameter("--fail-if-worse needs --baseline VERDICTS")
     if baseline is not None and (file is None or not baseline.is_file()):
@@ -162,7 +174,7 @@ def evaluate(
             terminal.write_result(out, verdict.to_json().encode() + b"\n")
         tally = RunTally()
         tally.add([verdict])
-        return _check_result(tally, limits)
+        return _check_result(tally, gates)
     from trivet.batch.out_formats import check_format
     from trivet.batch.progress import show_progress
     from trivet.batch.run import ResumePolicy, evaluate_to_file, evaluate_to_stream
@@ -174,7 +186,7 @@ def evaluate(
         check_format(out)  # before a bundle is loaded
     if watch:
         load = partial(model.load, settings.max_characters)
-        raise _watch(Path(file), load, settings, quiet, limits)
+        raise _watch(Path(file), load, settings, quiet, gates)
     log = open_log(file, settings.format, settings.encoding)
     if report is not None and out is not None:
         from trivet.report.write_report import check_page
@@ -214,7 +226,7 @@ def evaluate(
         print("\n".join([*tally.lines(), *places]), file=sys.stderr)
     if is_worse:
         raise end("faithfulness is worse than that of --baseline", UNDER)
-    _check_result(tally, limits)
+    _check_result(tally, gates)
 
 
 def _watch(
@@ -222,7 +234,7 @@ def _watch(
     load: Callable[[], Evaluator],
     settings: RunSettings,
     quiet: bool,
-    limits: dict[str, float],
+    gates: _Gates,
 ) -> typer.Exit:
     """Evaluate a file that grows until an interrupt; return the end of the command."""
     from trivet.batch.watch import check_watched, watch
@@ -241,7 +253,7 @@ def _watch(
             tally = watch(evaluator, path, settings, sys.stdout.buffer, keep)
     if not quiet:
         print("\n".join(tally.lines()), file=sys.stderr)
-    _check_result(tally, limits)
+    _check_result(tally, gates)
     return typer.Exit()
 
 
@@ -265,15 +277,26 @@ def _compare(baseline: Path | None, verdicts: Path | None) -> bool:
     return regression.worse
 
 
-def _check_result(tally: RunTally, limits: dict[str, float]) -> None:
-    """Exit with an error if a mean is too low or a row failed."""
-    under = [
-        f"{score}: no verdict has it" if mean is None else f"{score} {mean:.4f} is below {limit:g}"
-        for score, limit in limits.items()
-        if (mean := tally.mean(score)) is None or mean < limit
-    ]
-    if under:
-        raise end("; ".join(under), UNDER)
+def _check_result(tally: RunTally, gates: _Gates) -> None:
+    """Exit with an error if a mean is too low, a share is too high or a row failed."""
+    from trivet.report.wording import count
+
+    faults = []
+    for score, limit in gates.under.items():
+        mean = tally.mean(score)
+        if mean is None and tally.abstaining:
+            abstain = f"{tally.abstaining:,} of {count(tally.answers, 'answer')} abstain"
+            faults.append(f"{score}: nothing was judged: {abstain}")
+        elif mean is None:
+            faults.append(f"{score}: no verdict has it")
+        elif mean < limit:
+            faults.append(f"{score} {mean:.4f} is below {limit:g}")
+    for kind, limit in gates.over.items():
+        if (share := tally.share(_SHARES[kind])) > limit:
+            of_answers = f"of {count(tally.answers, 'answer')}"
+            faults.append(f"{kind}: {share:.4f} {of_answers} is above {limit:g}")
+    if faults:
+        raise end("; ".join(faults), UNDER)
     if tally.failed:
         raise typer.Exit(SOME_FAILED)
 
@@ -303,15 +326,21 @@ def _check_scores(scores: Path, format_: str | None, file: str | None, out: Path
     check_writable(scores)
 
 
-def _parse_limits(pairs: list[str]) -> dict[str, float]:
+def _parse_gates(under: list[str], over: list[str]) -> _Gates:
     from trivet.report.run_tally import SCORES
 
+    means = _parse_limits("--fail-under", "SCORE=MEAN, a mean", under, SCORES)
+    return _Gates(means, _parse_limits("--fail-over", "KIND=SHARE, a share", over, tuple(_SHARES)))
+
+
+def _parse_limits(
+    option: str, form: str, pairs: list[str], names: tuple[str, ...]
+) -> dict[str, float]:
     limits = {}
     for pair in pairs:
-        scores = ", ".join(SCORES)
-        refusal = f"--fail-under {pair} must be SCORE=MEAN, a mean from 0 to 1 of {scores}"
-        score, limit = parse_level(pair, refusal)
-        if score not in SCORES or not 0.0 <= limit <= 1.0:
+        refusal = f"{option} {pair} must be {form} from 0 to 1 of {', '.join(names)}"
+        name, limit = parse_level(pair, refusal)
+        if name not in names or not 0.0 <= limit <= 1.0:
             raise typer.BadParameter(refusal)
-        limits[score] = limit
+        limits[name] = limit
     return limits

@@ -54,7 +54,7 @@ def to_evaluation(
         The verdict. Its response is adherent if no sentence is unsupported; every unsupported
         sentence has a span, and every span is in one. Without response tokens the scores that need
         a response are ``None``, without context tokens those that need a context, and without a
-        head its own.
+        head its own. An abstention is neither faithful nor complete, and uses no context.
 
     Raises:
         BackendError: A number of the verdict is not finite or no probability.
@@ -70,11 +70,8 @@ def to_evaluation(
         sentences = _sentences(preprocessed, outputs, thresholds)
         support = probabilities(outputs.support_probs, "support_probs")[0]
         unsupported = find_unsupported(preprocessed, support, sentences, thresholds.span)
-    # An abstention that is unsupported counts like a sentence: no adherent response has one.
-    denials = [
-        s.support for s in sentences if s.abstains and not s.supported and s.support is not None
-    ]
     judged = [each.supported for each in sentences if each.supported is not None]
+    abstains = "abstention" in layout.roles and "claim" not in layout.roles
     scores: dict[str, float | None] = {}
     for name, known in (
         ("faithfulness", has_response),
@@ -84,8 +81,11 @@ def to_evaluation(
     ):
         value = getattr(outputs, name) if known else None
         scores[name] = None if value is None else float(probabilities(value, name)[0])
-    if denials and scores["faithfulness"] is not None:
-        scores["faithfulness"] = min(scores["faithfulness"], *denials)
+    if abstains:
+        scores["faithfulness"] = None
+        scores["utilization"] = None if scores["utilization"] is None else 0.0
+    if abstains or (sentences and not any(judged)):
+        scores["completeness"] = None
     return Evaluation(
         id=example.id,
         faithfulness=scores["faithfulness"],
@@ -104,7 +104,7 @@ def to_evaluation(
         replaced_characters=tokens.replaced_characters,
         threshold=threshold,
         language=foreign_language(example.response, example.contexts),
-        abstains="abstention" in layout.roles and "claim" not in layout.roles,
+        abstains=abstains,
     )
 
 
@@ -162,9 +162,7 @@ def _sentences(
 
     One is unsupported if its support and that of the whole response are below the threshold, so a
     response whose two weakest sentences reach it has none; of an example whose sentences stand
-    alone, if its support is. A sentence without a claim has no verdict. A response that abstains
-    and claims nothing is unsupported if a context sentence answers the question; beside claims,
-    "the passages do not say" is about a detail.
+    alone, if its support is. A sentence that claims nothing, as an abstention, has no verdict.
     """
     response, tokens = preprocessed.example.response, preprocessed.tokens
     support = probabilities(outputs.sentence_support, "sentence_support")[0]
@@ -178,16 +176,9 @@ def _sentences(
             value = float(support[number])
             supported = (value if preprocessed.alone else max(value, whole)) >= least
             verdicts.append(SentenceVerdict(*place, value, supported))
-        elif role == "no_claim":
-            verdicts.append(SentenceVerdict(*place, None, None))
         else:
-            # 0 without a relevant context sentence, or without the head
-            counts = np.bincount(tokens.context_sentence)
-            found = _sentence_means(outputs.relevance_probs, "relevance_probs", tokens, counts)
-            value = 1.0 if found is None else 1 - float(found.max(initial=0.0))
-            answered = thresholds.answered is not None and 1 - value >= thresholds.answered
-            denied = answered and "claim" not in preprocessed.layout.roles
-            verdicts.append(SentenceVerdict(*place, value, not denied, abstains=True))
+            abstains = role == "abstention"
+            verdicts.append(SentenceVerdict(*place, None, None, abstains=abstains))
     return tuple(verdicts)
 
 

@@ -190,7 +190,7 @@ def measure_results(
     names = {name for name, _ in values}
     # A model without a head has no figures of it.
     given = [result for result in results if isinstance(result, Evaluation)]
-    needs_auroc = any(each.faithfulness is not None for each in given)
+    needs_auroc = any(each.adherent is not None for each in given)
     needs_rmse = any((each.relevance, each.utilization) != (None, None) for each in given)
     if (needs_auroc and _AUROC not in names) or (needs_rmse and not names & _RMSES) or not names:
         raise DataError(

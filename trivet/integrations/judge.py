@@ -90,8 +90,14 @@ def score_of(verdict: Evaluation, score: str) -> float:
     """Return a score in [0, 1], or raise an `ExampleError` if it is undefined."""
     value: float | None = getattr(verdict, field_of(score))
     if value is None:
-        raise ExampleError(f"there is no {score} without a response")
+        raise ExampleError(f"there is no {score}: {_why_none(verdict)}")
     return value
+
+
+def _why_none(verdict: Evaluation) -> str:
+    if verdict.abstains:
+        return "the response says that there is no answer, and claims nothing"
+    return "the example has no response, no contexts or nothing that they support"
 
 
 def scores_of(verdict: Evaluation) -> dict[str, float | None]:
@@ -120,7 +126,7 @@ def score_columns(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
 def reason(verdict: Evaluation, score: str) -> str:
     """Return a score's explanation: unsupported spans, or the values it is computed from."""
     if getattr(verdict, field_of(score)) is None:
-        text = "no score: the example has no response or no contexts"
+        text = f"no score: {_why_none(verdict)}"
     elif score == "faithfulness" and not verdict.unsupported:
         text = "nothing unsupported was found"
     elif score == "faithfulness":

@@ -133,7 +133,8 @@ def _message(
     from trivet.report.terminal import number, render_verdict
 
     if verdict.faithfulness is None:
-        return "there is no faithfulness: the response has no words"
+        why = "abstains" if verdict.abstains else "has no words"
+        return f"there is no faithfulness: the response {why}"
     console = Console(width=_WIDTH, color_system=None, highlight=False)
     with console.capture() as captured:
         console.print(render_verdict(response, contexts, verdict))

@@ -111,17 +111,11 @@ def deciding_support(verdict: Evaluation) -> float:
     """Return the support that a threshold is compared with: the response is flagged if it is below.
 
     That is the lowest of its sentences with a claim, each of which has at least that of the whole
-    response; 1 without a claim. A wrong abstention is flagged at any threshold above 0.
+    response; 1 without a claim.
     """
-    if any(one.abstains and one.supported is False for one in verdict.sentences):
-        return 0.0
     whole = verdict.faithfulness or 0.0
     return min(
-        (
-            max(one.support, whole)
-            for one in verdict.sentences
-            if one.support is not None and not one.abstains
-        ),
+        (max(one.support, whole) for one in verdict.sentences if one.support is not None),
         default=1.0,
     )
 

@@ -57,7 +57,7 @@ def scored_units(rows: Sequence[Prediction]) -> dict[str, Units]:
     """
     return {
         "hallucination": response_units(rows),
-        "support": _sentence_units(rows, "support", "unsupported", "faithfulness"),
+        "support": _sentence_units(rows, "support", "unsupported", "adherent"),
         "relevance": _sentence_units(rows, "relevance", "relevant", "relevance"),
         "utilization": _sentence_units(rows, "utilization", "utilized", "utilization"),
     }
@@ -66,11 +66,16 @@ def scored_units(rows: Sequence[Prediction]) -> dict[str, Units]:
 def response_units(rows: Sequence[Prediction]) -> Units:
     """Return the responses that have a verdict and a label; positive = not adherent."""
     kept, verdicts, failed = verdicts_of(
-        rows, lambda labels: labels.adherent is not None, "faithfulness"
+        rows, lambda labels: labels.adherent is not None, "adherent"
     )
-    scores = 1 - finite(verdicts, [verdict.faithfulness for verdict in verdicts])
+    scores = 1 - finite(verdicts, [support_of(verdict) for verdict in verdicts])
     positive = np.array([rows[i].example.labels.adherent is False for i in kept], dtype=bool)
     return Units(kept, np.arange(len(kept)), scores, positive, failed)
+
+
+def support_of(verdict: Evaluation) -> float | None:
+    """Return the faithfulness of a response, 1 of an abstention: it claims nothing wrong."""
+    return 1.0 if verdict.abstains else verdict.faithfulness
 
 
 def counted_probs(rows: Sequence[Prediction], kept: IntArray) -> FloatArray:
@@ -102,7 +107,10 @@ def _sentence_units(rows: Sequence[Prediction], name: str, label: str, score: st
 def verdicts_of(
     rows: Sequence[Prediction], known: Callable[[Labels], bool], score: str
 ) -> tuple[IntArray, list[Evaluation], int]:
-    """Return the rows with truth and score, their verdicts, and the number with truth alone."""
+    """Return the rows with truth and score, their verdicts, and the number with truth alone.
+
+    A response that leaves nothing to be complete counts in neither.
+    """
     kept, verdicts, failed = [], [], 0
     for i, row in enumerate(rows):
         if not known(row.example.labels):
@@ -110,7 +118,7 @@ def verdicts_of(
         if isinstance(row.evaluation, Evaluation) and getattr(row.evaluation, score) is not None:
             kept.append(i)
             verdicts.append(row.evaluation)
-        else:
+        elif score != "completeness" or getattr(row.evaluation, "utilization", None) is None:
             failed += 1
     return np.array(kept, dtype=np.int64), verdicts, failed
 

@@ -18,7 +18,7 @@ from trivet.measures.curves import FloatArray, IntArray
 from trivet.measures.figures import Figure
 from trivet.measures.intervals import Draws, Statistic, auroc, root_mean_square
 from trivet.measures.metrics import Measured, by_family, draws_of, means, to_figure
-from trivet.measures.predictions import Prediction, finite
+from trivet.measures.predictions import Prediction, finite, support_of
 from trivet.measures.samples import Sample, true_score
 from trivet.records import Evaluation
 
@@ -70,8 +70,11 @@ def _compare(
         if theirs is None:
             continue
         verdict, labels = row.evaluation, row.example.labels
-        ours = getattr(verdict, name, None)
-        if not isinstance(verdict, Evaluation) or ours is None:
+        if not isinstance(verdict, Evaluation):
+            failed += 1
+            continue
+        ours = support_of(verdict) if name == "faithfulness" else getattr(verdict, name)
+        if ours is None:
             failed += 1
             continue
         truth = labels.adherent if name == "faithfulness" else true_score(labels, verdict, name)

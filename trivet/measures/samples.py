@@ -153,7 +153,7 @@ def _spans(rows: Sequence[Prediction]) -> list[Sample]:
     Rows without gold spans count. Characters of overlapping spans are counted once.
     """
     kept, verdicts, failed = verdicts_of(
-        rows, lambda labels: labels.unsupported is not None, "faithfulness"
+        rows, lambda labels: labels.unsupported is not None, "adherent"
     )
     amounts = np.zeros((3, len(kept)))
     for place, (row, verdict) in enumerate(zip(kept, verdicts, strict=True)):

@@ -54,7 +54,8 @@ def _unsupported(counted: Tally) -> Iterator[str]:
 
 
 def _abstaining(counted: Tally) -> Iterator[str]:
-    answers, found = int(counted.judged.sum()), int(counted.kinds[ABSTAINS].sum())
+    found = int(counted.kinds[ABSTAINS].sum())
+    answers = int(counted.judged.sum()) + found
     if found:
         yield (
             f"{found:,} of {count(answers, 'answer')} abstain ({found / answers:.0%}): they say "

@@ -23,14 +23,14 @@ class RunTally:
 
     evaluated: int = 0  # rows with a verdict
     windows: int = 0  # windows of these rows
-    answers: int = 0  # rows whose response was judged
+    answers: int = 0  # rows with a response, if responses are judged
     without_response: int = 0  # rows that have relevance alone
     unsupported: int = 0  # answers with an unsupported sentence
     abstaining: int = 0  # answers that say that there is no answer
     # faithfulness and name of the least faithful unsupported answers, the worst first
     worst: list[tuple[float, str]] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)  # rows without a verdict, by error code
-    # verdicts that have each score; an empty response has no faithfulness
+    # verdicts that have each score; an abstention or no response has no faithfulness
     counts: Counter[str] = field(default_factory=Counter)
     # sum of each score over these verdicts
     sums: dict[str, float] = field(default_factory=lambda: dict.fromkeys(SCORES, 0.0))
@@ -53,9 +53,9 @@ class RunTally:
                 continue
             self.evaluated += 1
             self.windows += result.windows
-            self.answers += result.faithfulness is not None
+            self.answers += result.adherent is not None
             # Without a threshold the bundle judges no response at all.
-            self.without_response += result.faithfulness is None and result.threshold is not None
+            self.without_response += result.adherent is None and result.threshold is not None
             self.abstaining += result.abstains
             if result.adherent is False:
                 self.unsupported += 1
@@ -70,6 +70,11 @@ class RunTally:
         """Return the mean of a score over the verdicts that have it, or ``None``."""
         count = self.counts[score]
         return self.sums[score] / count if count else None
+
+    def share(self, kind: str) -> float:
+        """Return the share of the answers that are ``abstaining`` or ``unsupported``."""
+        found: int = getattr(self, kind)
+        return found / self.answers if self.answers else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts as written in a run's record."""
@@ -116,7 +121,7 @@ class RunTally:
         if not self.answers:
             lines = [f"{count(self.evaluated, 'row')} evaluated"]
         if self.abstaining:
-            share = self.abstaining / max(1, self.answers)
+            share = self.share("abstaining")
             lines.append(f"{self.abstaining:,} {of_answers} abstain ({share:.0%})")
         if self.without_response:
             rows = count(self.without_response, "row")

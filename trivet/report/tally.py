@@ -32,7 +32,7 @@ from trivet.verdict_json import SCORES, read_scores
 
 MAX_VALUES = 20  # of a column to group by
 KINDS = (UNSUPPORTED, POSSIBLY, SUPPORTED, ABSTAINS, NO_RESPONSE)
-"""Kinds of answers: those possibly unsupported are unsupported too, and abstentions are judged."""
+"""Kinds of answers: those possibly unsupported are unsupported too."""
 _MAX_FAILURES = 100  # listed one by one
 _NO_QUESTION = 0
 _DEFAULT_THRESHOLD = 0.5  # for verdicts with neither ``adherent`` nor ``threshold``
@@ -86,7 +86,7 @@ class Tally:
 
     @property
     def judged(self) -> BoolArray:
-        """True for rows whose response has a verdict, [n]."""
+        """True for rows whose response claims something and has a verdict, [n]."""
         return self.kinds[UNSUPPORTED] | self.kinds[SUPPORTED]
 
     def mean(self, score: str, among: BoolArray | slice = slice(None)) -> Mean:
@@ -161,14 +161,12 @@ def _kinds(
     limit = threshold if threshold is not None else own if isinstance(own, float) else None
     if faithfulness is not None and (threshold is not None or not isinstance(adherent, bool)):
         adherent = faithfulness >= (_DEFAULT_THRESHOLD if limit is None else limit)
+    if verdict.get("abstains") is True:
+        return (ABSTAINS,)
     if not isinstance(adherent, bool):
         return (NO_RESPONSE,) if limit is not None else ()
-    found = {answer_word(adherent, faithfulness, limit)}
-    if POSSIBLY in found:
-        found.add(UNSUPPORTED)
-    if verdict.get("abstains") is True:
-        found.add(ABSTAINS)
-    return tuple(found)
+    word = answer_word(adherent, faithfulness, limit)
+    return (word, UNSUPPORTED) if word == POSSIBLY else (word,)
 
 
 def _scores(row: VerdictRow) -> tuple[dict[str, float | None], FailedEvaluation | None]:

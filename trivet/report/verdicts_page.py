@@ -154,8 +154,7 @@ def _cards(rows: Iterable[VerdictRow], counted: Tally, places: Sequence[int]) ->
         answer = read_answer(found[place], f"row-{found[place].row}")
         kinds = tuple(kind for kind in KINDS if counted.kinds[kind][place])
         # The more precise of two words.
-        less = {UNSUPPORTED if POSSIBLY in kinds else "", SUPPORTED if ABSTAINS in kinds else ""}
-        labels = [kind for kind in kinds if kind not in less]
+        labels = [kind for kind in kinds if kind != UNSUPPORTED or POSSIBLY not in kinds]
         codes = [int(column.codes[place]) for column in counted.columns]
         yield Card([answer], kinds, labels, list(answer.scores.values()), codes)
 

@@ -36,7 +36,7 @@ def verdict_word(verdict: Evaluation) -> str:
     """Return a verdict in words; empty if the response was not judged."""
     if verdict.adherent is None:
         return ""
-    if verdict.adherent and verdict.abstains:
+    if verdict.abstains:
         return ABSTAINS
     return answer_word(verdict.adherent, verdict.faithfulness, verdict.threshold)
 
@@ -50,9 +50,9 @@ def sentence_word(
     threshold, so the higher of the two says how near it is.
     """
     if sentence.supported is None:
-        return NO_CLAIM
+        return ABSTAINS if sentence.abstains else NO_CLAIM
     if sentence.supported:
-        return ABSTAINS if sentence.abstains else SUPPORTED
+        return SUPPORTED
     score = max(sentence.support or 0.0, faithfulness or 0.0)
     return POSSIBLY if is_near(score, threshold) else UNSUPPORTED
 
@@ -101,21 +101,8 @@ def find_reasons(verdict: Evaluation, contexts: Sequence[str]) -> list[Reason]:
     found = [of_value(s, contexts) for s in verdict.unsupported if s.reason != "not_supported"]
     if len(found) == len(verdict.unsupported):
         return found
-    denials = [s for s in verdict.sentences if s.abstains and s.supported is False]
-    rest = [
-        span
-        for span in verdict.unsupported
-        if span.reason == "not_supported"
-        and not any(s.start <= span.start < s.end for s in denials)
-    ]
-    if rest:
-        name = "other marked text" if found else "marked text"
-        found.append(Reason(name, "no context supports it"))
-    found += [
-        Reason(_brief(s.text), "says that there is no answer, but a context has one")
-        for s in denials
-    ]
-    return found
+    name = "other marked text" if found else "marked text"
+    return [*found, Reason(name, "no context supports it")]
 
 
 def of_value(span: UnsupportedSpan, contexts: Sequence[str]) -> Reason:

@@ -88,7 +88,7 @@ def test_a_trace_is_judged_and_its_scores_are_metrics_and_events(app: Collected)
     assert {(event.trace_id, event.span_id) for event in events} == {(root.trace_id, root.span_id)}
     assert {event.event_name for event in events} == {"gen_ai.evaluation.result"}
     names = {(event.attributes or {})["gen_ai.evaluation.name"] for event in events}
-    assert names == {"faithfulness", "relevance", "utilization", "completeness"}
+    assert names == {"faithfulness", "relevance", "utilization"}
     assert app.spans == [], "a span for each export would never end"
 
 

@@ -97,9 +97,8 @@ def test_a_request_is_a_span_with_its_stages_and_a_score_an_event(told: Told) ->
         label = named.pop("gen_ai.evaluation.score.label", None)
         assert label in (None, "not_adherent")
         assert named == {}
-    assert scores == {
-        name: verdict[name] for name in ("faithfulness", "relevance", "utilization", "completeness")
-    }
+    # Nothing is supported, so nothing can be complete.
+    assert scores == {name: verdict[name] for name in ("faithfulness", "relevance", "utilization")}
     assert verdict["adherent"] is False
 
 
@@ -113,7 +112,7 @@ def test_the_clients_trace_is_continued(told: Told) -> None:
     assert first.parent is not None
     assert f"{first.parent.span_id:016x}" == parent
     assert first.context.trace_state == {"vendor": "1"}
-    assert {f"{event.trace_id:032x}" for event in told.events[:4]} == {trace}
+    assert {f"{event.trace_id:032x}" for event in told.events[:3]} == {trace}
     assert second.parent is None
 
 
@@ -129,7 +128,7 @@ def test_failures_are_counted_and_failures_of_the_server_are_errors(
     many, bad, nowhere, broken = told.spans
     assert many.attributes is not None
     assert (many.attributes["trivet.examples"], many.attributes["trivet.failed_examples"]) == (2, 1)
-    assert len(told.events) == 4
+    assert len(told.events) == 3
     assert bad.status.status_code is StatusCode.UNSET, "a client's mistake is no error of a server"
     assert "http.route" not in (nowhere.attributes or {})
     assert nowhere.name == "POST"
@@ -144,7 +143,7 @@ def test_texts_are_exported_only_on_request(told: Told, embedded: trivet.Evaluat
             app.post("/v1/evaluate", EXAMPLE)
             app.post("/v1/relevance", {name: EXAMPLE[name] for name in ("question", "contexts")})
     assert [text for text in TEXTS if text in told.everything()] == []
-    assert len(told.events) == 4 + 1, "before there is an answer, relevance is the only score"
+    assert len(told.events) == 3 + 1, "before there is an answer, relevance is the only score"
     name = "gen_ai.evaluation.explanation"
     (explained,) = [e.attributes[name] for e in telling.events if name in e.attributes]
     assert explained.startswith("unsupported: '")
