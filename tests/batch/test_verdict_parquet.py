@@ -74,7 +74,7 @@ def test_a_run_that_stops_before_the_file_is_whole_goes_on(
 
 def test_lone_surrogates_are_replaced(write_log: WriteLog, judge: Judge, tmp_path: Path) -> None:
     log = write_log([{**GOOD, "response": "It is \ud800 old.", "model": "\udfff"}])
-    judge(log, tmp_path / "v.parquet", bad_unicode="replace")
+    judge(log, tmp_path / "v.parquet")
     (row,) = parquet.read_table(tmp_path / "v.parquet").to_pylist()
     assert row["sentences"][0]["text"] == "It is \ufffd old."
     assert row["metadata.model"] == "\ufffd"

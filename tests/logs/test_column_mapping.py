@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from trivet.errors import DataError
-from trivet.logs.column_mapping import Columns, LogRow, Unicode
+from trivet.logs.column_mapping import Columns, LogRow
 from trivet.logs.json_rows import read_lines
 from trivet.logs.log import SourceRow
 from trivet.logs.recognition import read_rows
@@ -26,8 +26,8 @@ def rows_of(*rows: Any) -> Iterator[SourceRow]:
         yield SourceRow(number, f"line {line}", line, fields)
 
 
-def read_whole(*rows: Any, unicode: Unicode = "error") -> list[LogRow]:
-    return list(read_rows(rows_of(*rows), Columns(bad_unicode=unicode)))
+def read_whole(*rows: Any) -> list[LogRow]:
+    return list(read_rows(rows_of(*rows), Columns()))
 
 
 def read(*rows: Any, **mapping: str) -> list[RagExample | FailedEvaluation]:
@@ -110,8 +110,6 @@ def test_a_row_without_an_id_is_named_after_its_place() -> None:
         (row(contexts=["a", 7]), "bad_field", "line 2: contexts[1] is a number"),
         (row(id=["a"]), "bad_field", "line 2: id is neither a string nor a number"),
         (row(context_ids=["a", "b"]), "bad_field", "line 2: context_ids is a list of 2, not a"),
-        ('{"question": "\\ud800", "contexts": "c", "response": ""}', "invalid_unicode", "question"),
-        (row(contexts=["a", "b\udfff"]), "invalid_unicode", "contexts[1] holds a lone surrogate"),
     ],
 )
 def test_a_bad_line_fails_alone_in_its_place(bad: Any, code: str, message: str) -> None:
@@ -138,7 +136,7 @@ def test_a_metadata_column_that_is_not_there_is_said(caplog: pytest.LogCaptureFi
 
 def test_surrogates_pass_through_where_they_are_to_be_replaced() -> None:
     line = '\ufeff{"question": "\\ud800", "contexts": "\\u0000", "response": "\u200f"}'
-    (read_row,) = read_whole(line, unicode="replace")
+    (read_row,) = read_whole(line)
     assert isinstance(read_row.example, RagExample)
     assert (read_row.example.question, read_row.example.contexts) == ("\ud800", ("\x00",))
 

@@ -48,20 +48,25 @@ def test_content_of_another_encoding_breaks_off_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "word"), [("cp1252", "“5 €”"), ("latin-1", "caf\xe9 \x85\x81")]
+    ("encoding", "word"),
+    [
+        ("cp1252", "“5 €”"),
+        ("windows-1251", "Башня была построена в 1790 году на берегу реки."),
+        ("cp932", "塔は千七百九十年に川のそばに建てられました。"),
+    ],
 )
-def test_what_is_not_utf_8_is_read_as_cp1252_or_latin_1_and_said(
+def test_what_is_not_utf_8_is_read_in_its_encoding_and_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, encoding: str, word: str
 ) -> None:
     caplog.set_level(logging.INFO, "trivet.logs")
-    lines = ["question,contexts,response", *["Hot?,Cone six.,Very."] * 9000, f"Hot?,{word},Größe"]
+    lines = ["question,contexts,response", *["Hot?,Cone six.,Very."] * 9000, f"Hot?,{word},{word}"]
     log = tmp_path / "log.csv"
     log.write_bytes("\n".join(lines).encode(encoding))
     for path in (log, tmp_path / "log.csv.gz"):
         if path.suffix == ".gz":
             path.write_bytes(gzip.compress(log.read_bytes()))
         *_, row = Log(str(path)).rows()
-        assert row.fields == [("question", "Hot?"), ("contexts", word), ("response", "Größe")]
+        assert row.fields == [("question", "Hot?"), ("contexts", word), ("response", word)]
     assert f"log.csv: is not UTF-8; read as {encoding}" in caplog.text
     assert len(caplog.messages) == 2
 
@@ -84,6 +89,11 @@ def test_a_line_of_another_encoding_in_utf_8_fails_alone(
     assert caplog.messages == []
     (row,) = Log(str(_one(tmp_path, b'{"question": "O\xf9?"}'))).rows()
     assert row.fields == [("question", "Où?")]
+
+
+def test_a_byte_without_meaning_in_cp1252_is_replaced(tmp_path: Path) -> None:
+    (row,) = Log(str(_one(tmp_path, b'{"question": "O\xf9 \x81?"}'))).rows()
+    assert row.fields == [("question", "Où \ufffd?")]
 
 
 def _one(folder: Path, line: bytes) -> Path:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from trivet.batch.verdict_lines import check_fields
 from trivet.errors import DataError
-from trivet.logs.column_mapping import Columns, Unicode
+from trivet.logs.column_mapping import Columns
 from trivet.logs.conversation import Turns
 from trivet.settings import RARE, Setting, SettingError, ThresholdOption
 
@@ -95,9 +95,6 @@ class RunSettings(Reading):
 
     allow_empty_contexts: Annotated[bool, _input("Evaluate answers without contexts.")] = False
     threshold: ThresholdOption = None
-    bad_unicode: Annotated[
-        Unicode, _rare("Fail rows with lone surrogates, or read U+FFFD instead.")
-    ] = "error"
     fields: Annotated[
         tuple[str, ...] | None,
         _output(
@@ -131,9 +128,7 @@ class RunSettings(Reading):
 
     def columns(self) -> Columns:
         """Return the mapping of the log's columns."""
-        return Columns(
-            self.mapping, self.metadata, self.bad_unicode, format=self.format, turns=self.turns
-        )
+        return Columns(self.mapping, self.metadata, format=self.format, turns=self.turns)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as written in a run's record, with the shard as ``2/8``."""

@@ -155,7 +155,7 @@ def evaluate(
         )
         if settings != used or any((no_metadata, strict, restart, although_changed)):
             raise typer.BadParameter(
-                "one answer is no FILE: leave out --map, --format, --encoding, --bad-unicode, "
+                "one answer is no FILE: leave out --map, --format, --encoding, "
                 "--turns, --shard, --fields, --texts, --metadata, --no-metadata, --strict, "
                 "--restart and --although-changed"
             )

@@ -14,7 +14,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from trivet.errors import DataError, ExampleError
 from trivet.logs.context_values import (
@@ -48,7 +48,6 @@ FIELD_NAMES: Mapping[str, tuple[str, ...]] = {
 VAGUE = frozenset({"docs", "chunks", "sources"})
 REQUIRED = ("question", "contexts", "response")
 
-Unicode = Literal["error", "replace"]
 Scalar: TypeAlias = str | int | float | bool
 _LONGEST_TEXT = 200  # characters of metadata; a longer value is a text, not a name
 _SHOWN_COLUMNS, _SHOWN_LETTERS = 50, 60  # of a row, in a message
@@ -74,7 +73,6 @@ class Columns:
         self,
         mapping: Mapping[str, str] | None = None,
         metadata: Iterable[str] | None = None,
-        bad_unicode: Unicode = "error",
         *,
         id_by_place: bool = True,
         format: str | None = None,  # noqa: A002
@@ -86,7 +84,6 @@ class Columns:
             mapping: Column names for some of our fields, such as ``{"question": "prompt"}``, or
                 paths such as ``{"contexts": "outputs.documents[].page_content"}``.
             metadata: Columns that are returned with the verdicts; ``None`` means by content.
-            bad_unicode: Whether a lone surrogate is an error, or read as U+FFFD.
             id_by_place: Whether the place of a row without an id becomes its id.
             format: Name of the rows' shape, as in `SHAPES`; any other is that of a file.
             turns: Answers of a conversation that are judged.
@@ -102,7 +99,6 @@ class Columns:
                 )
         self._take_shape(SHAPES.get(format or ""))
         self.metadata = None if metadata is None else tuple(metadata)
-        self._bad_unicode = bad_unicode
         self._id_by_place = id_by_place
         self.turns = turns
 
@@ -215,16 +211,13 @@ class Columns:
             for ours in ("question", "response")
         }
         named = name if turn is None else turn.example.id
-        example = RagExample(
+        return RagExample(
             written["question"],
             texts,
             written["response"],
             named,
             context_names=names_or_none(names),
         )
-        if self._bad_unicode == "error":
-            _check_unicode(example)
-        return example
 
     def _values(self, row: Mapping[str, list[Any]], ours: str) -> dict[str, list[Any]]:
         """Return the values of a field by the names that hold it."""
@@ -308,21 +301,6 @@ def _text(value: Any, ours: str) -> str:
     if not isinstance(value, str):
         raise ExampleError(f"{ours} is {kind_of(value)}, not a string", code="bad_field")
     return value
-
-
-def _check_unicode(example: RagExample) -> None:
-    """Refuse text that cannot be encoded."""
-    texts = {"question": example.question, "response": example.response}
-    texts |= {f"contexts[{number}]": text for number, text in enumerate(example.contexts)}
-    for name, text in texts.items():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise ExampleError(
-                f"{name} holds a lone surrogate at character {error.start}; repair it; trivet "
-                "evaluate reads it as U+FFFD with --bad-unicode replace",
-                code="invalid_unicode",
-            ) from error
 
 
 def read_metadata(

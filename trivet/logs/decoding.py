@@ -58,12 +58,12 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _PIECE = 1 << 16
-_SAMPLE = 1 << 20  # bytes from the first one beyond ASCII on that decide for or against UTF-8
+_SAMPLE = 1 << 18  # bytes from the first one beyond ASCII on that decide for an encoding
+_SURE = 0.15  # confidence of the detector; it is lower where a few words are all that it has
 _BEYOND_ASCII = re.compile(
     rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}"
     rb"|[\x80-\xff]"
 )
-_NOT_CP1252 = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
 
 
 def check_encoding(name: str | None) -> None:
@@ -84,8 +84,8 @@ def as_utf8(file: IO[bytes], encoding: str | None = None, name: str = "the input
         file: Open file.
         encoding: Its encoding; reading raises ``ValueError`` where the content is of another.
             ``None`` means UTF-8, or UTF-16 or UTF-32 if the first bytes show it; where most of the
-            first characters beyond ASCII are not UTF-8, it means cp1252, or latin-1 if a byte has
-            no meaning in that.
+            first characters beyond ASCII are not UTF-8, it means the one that ``chardet`` is sure
+            of, else cp1252. A byte without meaning in such a one is read as U+FFFD.
         name: Name of the file in the message about such an encoding.
     """
     if encoding is None:
@@ -129,9 +129,12 @@ class _Pieces(io.RawIOBase):
         return count
 
 
-def _recoded(file: IO[bytes], encoding: str) -> Iterator[bytes]:
-    """Yield the content of a file in UTF-8."""
-    decoder = codecs.getincrementaldecoder(encoding)()
+def _recoded(
+    file: IO[bytes], encoding: str, begins: bytes = b"", errors: str = "strict"
+) -> Iterator[bytes]:
+    """Yield the content of a file in UTF-8; ``begins`` are bytes already read from it."""
+    decoder = codecs.getincrementaldecoder(encoding)(errors)
+    yield decoder.decode(begins).encode()
     while piece := file.read(_PIECE):
         yield decoder.decode(piece).encode()
     yield decoder.decode(b"", final=True).encode()
@@ -141,25 +144,30 @@ def _guessed(file: IO[bytes], name: str) -> Iterator[bytes]:
     """Yield the content of a file in UTF-8, whose encoding shows where it leaves ASCII."""
     # What is there: a pipe may hold one line for long.
     read = getattr(file, "read1", file.read)
-    table: str | None = None  # character of each byte, "" for UTF-8; None while all is ASCII
+    is_open = True  # whether all was ASCII so far
     while piece := read(_PIECE):
-        if table is None and not piece.isascii():
-            if _mostly_utf8(piece):
-                table = ""
-            else:
+        if is_open and not piece.isascii():
+            is_open = False
+            if not _mostly_utf8(piece):
                 piece += file.read(_SAMPLE)
-                table = _table_of(piece, name)
-        yield codecs.charmap_decode(piece, "strict", table)[0].encode() if table else piece
+                if encoding := _detected(piece, name):
+                    yield from _recoded(file, encoding, piece, "replace")
+                    return
+        yield piece
 
 
-def _table_of(sample: bytes, name: str) -> str:
-    """Return the character of each byte in the encoding of a sample; "" if that is UTF-8."""
+def _detected(sample: bytes, name: str) -> str | None:
+    """Return the encoding of a sample with bytes beyond ASCII; ``None`` if it is UTF-8."""
     if b"\0" in sample or _mostly_utf8(sample):
-        return ""
-    encoding = "latin-1" if _NOT_CP1252.search(sample) else "cp1252"
+        return None
+    import chardet  # takes a fifth of a second, which few files need
+
+    ascii_bytes = len(sample) - len(sample.lstrip(bytes(range(128))))
+    likely = chardet.detect(sample[ascii_bytes:], encoding_era=chardet.EncodingEra.MODERN_WEB)
+    is_sure = likely["encoding"] and likely["confidence"] >= _SURE
+    encoding = str(likely["encoding"]).lower() if is_sure else "cp1252"
     logger.info("%s: is not UTF-8; read as %s: --encoding NAME names another", name, encoding)
-    every = (bytes([byte]) for byte in range(256))
-    return "".join(byte.decode(encoding, "ignore") or byte.decode("latin-1") for byte in every)
+    return encoding
 
 
 def _mostly_utf8(sample: bytes) -> bool:

@@ -93,27 +93,25 @@ def read_document(file: IO[bytes]) -> Iterator[Row]:
         ValueError: The document is not JSON or not UTF-8 from some place on; the rest is lost.
     """
     text = _Text(file)
-    is_list = text.next_character() == "["
-    if is_list:
-        text.skip()
-    while (character := text.next_character()) and character != "]":
+    is_list = text.take("[")
+    while text.next_character() not in ("", "]"):
         value = text.value()
         try:
             yield None, fields_of(value)
         except ExampleError as error:
             yield None, error
-        if is_list and text.next_character() == ",":
-            text.skip()
-        elif is_list and text.next_character() != "]":
+        if is_list and not text.take(",") and text.next_character() != "]":
             raise ValueError("a comma or the end of the list must follow a row")
-    if is_list:
-        text.skip()
-    if is_list != (character == "]") or text.next_character():
+    if text.take("]") != is_list or text.next_character():
         raise ValueError("the list does not end where the file ends")
 
 
 class _Text:
-    """The text of a file, read as needed; whole JSON values are taken from its front."""
+    """The text of a file, read as needed; whole JSON values are taken from its front.
+
+    Python writes NaN and lone surrogates, which the incremental parsers of libraries refuse or
+    replace.
+    """
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -131,9 +129,11 @@ class _Text:
             if self._at < len(self._text) or not self._read_on():
                 return self._text[self._at : self._at + 1]
 
-    def skip(self) -> None:
-        """Take the next character."""
-        self._at += 1
+    def take(self, character: str) -> bool:
+        """Take the next character if it is the given one; tell whether it was."""
+        is_next = self.next_character() == character
+        self._at += is_next
+        return is_next
 
     def value(self) -> Any:
         """Take the next value; raises ``ValueError`` if there is none, or it is too large."""

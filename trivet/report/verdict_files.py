@@ -118,7 +118,7 @@ class VerdictFile:
             return
         settings = {} if self.run is None else self.run.settings
         mapping, form, turns = map(settings.get, ("mapping", "format", "turns"))
-        columns = Columns(mapping, (), "replace", format=form, turns=turns or "last")
+        columns = Columns(mapping, (), format=form, turns=turns or "last")
         try:
             log = open_log(self._log, form, settings.get("encoding"))
             yield from read_rows(log.rows(), columns)
