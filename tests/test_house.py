@@ -177,10 +177,9 @@ def test_the_constraints_pin_every_direct_dependency_of_the_test_command() -> No
 
 
 # Loaded late by the adapters; whoever uses one of these tools has it installed.
-ADAPTED = {"deepeval", "haystack", "inspect_ai", "langchain_core", "langsmith"}
-ADAPTED |= {"lettucedetect", "llama_index", "mlflow", "phoenix", "pyspark", "ragas", "ray"}
-ADAPTED |= {"trulens", "triton_python_backend_utils"}
-ADAPTED |= {"langchain_openai", "longtracer", "sentence_transformers"}  # in benchmarks
+ADAPTED = {"deepeval", "haystack", "langchain_core", "langsmith", "llama_index", "mlflow"}
+ADAPTED |= {"phoenix", "ragas", "ray", "triton_python_backend_utils"}
+ADAPTED |= {"langchain_openai", "longtracer", "sentence_transformers", "trulens"}  # in benchmarks
 
 
 def test_imports_are_declared() -> None:

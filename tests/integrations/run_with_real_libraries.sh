@@ -4,7 +4,7 @@
 #     bash tests/integrations/run_with_real_libraries.sh [TOOL ...]
 #
 # Environments are made under ENVIRONMENTS (default: a temporary folder), kept, and reused by the
-# next run. Spark needs Java 17 or later. The exit status is the number of failures.
+# next run. The exit status is the number of failures.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -21,11 +21,7 @@ openai|openai==3.54.0 httpx==0.28.1
 haystack|haystack-ai==3.4.0
 mlflow|mlflow==3.17.2
 phoenix|arize-phoenix-evals==3.9.4
-inspect_ai|inspect-ai==0.3.285 pyarrow==26.0.1
-trulens|trulens==2.16.0
-lettucedetect|lettucedetect==0.2.3
-ray|ray[data]==2.60.0
-spark|pyspark==4.3.0 pandas==3.1.1 pyarrow==26.0.1'
+ray|ray[data]==2.60.0'
 
 failed=0
 while IFS='|' read -r -u 3 tool packages; do

@@ -9,7 +9,7 @@ import pytest
 
 from tests.integrations.conftest import Rows
 from trivet.errors import ConfigError, ExampleError
-from trivet.integrations import haystack, trulens
+from trivet.integrations import haystack
 from trivet.integrations.deepeval import default_threshold
 from trivet.integrations.judge import score_columns
 from trivet.integrations.langchain import evaluator
@@ -73,17 +73,6 @@ def test_a_pool_of_actors_must_leave_a_cpu() -> None:
         check_cpus(2, 0.9, 2)
 
 
-def test_trulens_functions_are_module_attributes(rows: Rows) -> None:
-    function = trulens.utilization
-    assert (function.__module__, function.__name__) == (trulens.__name__, "utilization")
-    value, said = function(**rows[0])
-    assert 0.0 <= value <= 1.0
-    assert said["reason"].startswith("by context: ")
-    with pytest.raises(ExampleError, match="there is no utilization: the example has no response"):
-        function(**{**rows[0], "response": ""})
-
-
-@pytest.mark.parametrize("module", [haystack, trulens])
-def test_a_module_has_no_other_names(module: Any) -> None:
+def test_a_module_has_no_other_names() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
-        _ = module.Nothing
+        _ = haystack.Nothing

@@ -1,4 +1,4 @@
-"""Score columns of rows, as the workers of Ray and Spark add them."""
+"""Score columns of rows, as the workers of Ray add them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import trivet
 from tests.integrations.conftest import Rows
 from trivet.errors import DataError
-from trivet.integrations.row_scoring import COLUMNS, RowActor, RowScoring, frame_scorer
+from trivet.integrations.row_scoring import COLUMNS, RowActor, RowScoring
 
 
 @pytest.fixture(scope="session")
@@ -56,11 +56,3 @@ def test_an_actor_adds_columns_to_a_table(scoring: RowScoring, rows: Rows) -> No
     assert table.column_names == ["question", "contexts", "response", *scoring.columns([])]
     # A batch of failures alone has the types of any other: blocks can be put together.
     assert table.schema == actor(pyarrow.Table.from_pylist(rows)).schema
-
-
-def test_a_worker_adds_columns_to_frames(scoring: RowScoring, rows: Rows, expected: Any) -> None:
-    pandas = pytest.importorskip("pandas")
-    frames = [pandas.DataFrame(rows[:2]), pandas.DataFrame(rows[2:])]
-    scored = list(frame_scorer(scoring)(iter(frames)))
-    assert [len(frame) for frame in scored] == [2, 1]
-    assert list(pandas.concat(scored)["t_faithfulness"]) == expected("faithfulness")

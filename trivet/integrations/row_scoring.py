@@ -1,7 +1,6 @@
-"""Adds score columns to a Ray dataset or a Spark frame, with evaluators in the worker processes.
+"""Adds score columns to a Ray dataset, with evaluators in the worker processes.
 
-Example: ``score_ray(ray.data.read_parquet("log.parquet"), actors=4).write_parquet("scored")``, and
-``score_spark(spark.read.parquet("log")).write.parquet("scored")``.
+Example: ``score_ray(ray.data.read_parquet("log.parquet"), actors=4).write_parquet("scored")``.
 
 Needs Ray 2.54 or later (CVE-2026-27482); its job API trusts every caller, so keep its ports closed.
 Trivet must be installed where the workers run.
@@ -11,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -148,45 +147,3 @@ class RowActor:
         for name, values in self._scoring.score(batch.to_pylist()).items():
             batch = batch.append_column(name, arrow.array(values, types[columns[name]]))
         return batch
-
-
-def score_spark(
-    frame: Any,
-    load: Load | None = None,
-    *,
-    mapping: Mapping[str, str] | None = None,
-    prefix: str = "trivet_",
-) -> Any:
-    """Return the frame with the columns ``row_scoring.COLUMNS`` added, lazily.
-
-    The rows of an Arrow batch (``spark.sql.execution.arrow.maxRecordsPerBatch``) are evaluated
-    together.
-
-    Args:
-        frame: ``DataFrame`` with a question, contexts and a response.
-        load: Loads the judge in a worker, such as ``functools.partial(trivet.Evaluator, bundle)``
-            with a path that is valid on every node; ``None`` loads the embedded bundle on one
-            thread.
-        mapping: Field names that replace the known ones, such as ``{"question": "prompt"}``.
-        prefix: Prefix of the added columns.
-
-    Raises:
-        DataError: ``load`` cannot be pickled, or a column exists already.
-    """
-    types = import_tool("pyspark.sql.types", "pyspark")
-    spark_types = {float: types.DoubleType, bool: types.BooleanType, str: types.StringType}
-    scoring = RowScoring.of(load, mapping, prefix)
-    added = scoring.columns(frame.columns)
-    fields = [types.StructField(name, spark_types[kind](), True) for name, kind in added.items()]
-    schema = types.StructType([*frame.schema.fields, *fields])
-    return frame.mapInPandas(frame_scorer(scoring), schema)
-
-
-def frame_scorer(scoring: RowScoring) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return the function of a worker, which adds the columns to pandas frames."""
-
-    def score_frames(frames: Iterator[Any]) -> Iterator[Any]:
-        for part in frames:
-            yield part.assign(**scoring.score(part.to_dict("records")))
-
-    return score_frames

@@ -1,8 +1,7 @@
-"""Settings of the tools: temporary files, no telemetry, this Python."""
+"""Settings of the tools: temporary files, no telemetry."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,4 +12,3 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     monkeypatch.setenv("DEEPEVAL_TELEMETRY_OPT_OUT", "1")
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)

@@ -19,11 +19,7 @@ TOOLS = {  # title of the section and module that it needs
     "haystack": ("Haystack", "haystack"),
     "mlflow": ("MLflow", "mlflow.genai"),
     "phoenix": ("Phoenix", "phoenix.evals"),
-    "inspect_ai": ("Inspect", "inspect_ai"),
-    "trulens": ("TruLens", "trulens.core"),
-    "lettucedetect": ("LettuceDetect", "trivet"),
     "ray": ("Ray Data", "ray"),
-    "spark": ("Spark", "pyspark"),
 }
 
 

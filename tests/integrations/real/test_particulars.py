@@ -11,7 +11,7 @@ import pytest
 
 from tests.integrations.conftest import Rows
 from trivet.errors import ExampleError
-from trivet.integrations import deepeval, llama_index, mlflow, phoenix, ragas, trulens
+from trivet.integrations import deepeval, llama_index, mlflow, phoenix, ragas
 from trivet.integrations.langchain import runnable
 from trivet.records import Evaluation
 
@@ -130,16 +130,3 @@ def test_phoenix_binds_renamed_fields_of_concurrent_tasks(
     values = [json.loads(cell) if isinstance(cell, str) else cell for cell in cells]
     assert [value["score"] for value in values] == expected("faithfulness")
     assert values[1]["explanation"].startswith("unsupported: ")
-
-
-def test_trulens_metrics_are_loaded_by_name(judge: Any, rows: Rows, verdicts: list[Any]) -> None:
-    pytest.importorskip("trulens.core")
-    made = trulens.metrics(judge)
-    assert made[0].name == "trivet_faithfulness"
-    (value, details), *_ = [metric(**rows[1]) for metric in made]
-    assert value == pytest.approx(verdicts[1].faithfulness, abs=0.02)
-    assert details["reason"].startswith("unsupported: ")
-    assert judge.calls == [1]
-    stored = trulens.metrics()[0]
-    value, _ = stored.implementation.load()(**rows[0])
-    assert value == pytest.approx(stored(**rows[0])[0])

@@ -165,57 +165,8 @@ def run_phoenix(judge: Any, rows: Rows) -> Scores:
     }
 
 
-def run_inspect_ai(judge: Any, rows: Rows) -> Scores:
-    import inspect_ai
-    from inspect_ai.dataset import Sample
-
-    from trivet.integrations.inspect_ai import replay, scorer
-
-    samples = [Sample(input=row["question"], metadata=row) for row in rows]
-    task = inspect_ai.Task(dataset=samples, solver=replay(), scorer=scorer(judge))
-    (log,) = inspect_ai.eval(task, model="mockllm/model", log_dir="logs", display="none")
-    assert log.status == "success", log.error
-    means = {score.name: score.metrics["mean"].value for score in log.results.scores}
-    return {score: [means[score]] for score in SCORES}
-
-
-def run_trulens(judge: Any, rows: Rows) -> Scores:
-    from trulens.apps.app import TruApp
-    from trulens.core import TruSession
-    from trulens.core.otel.instrument import instrument
-    from trulens.otel.semconv.trace import SpanAttributes
-
-    from trivet.integrations.trulens import metrics
-
-    by_question = {row["question"]: row for row in rows}
-    retrieval, root = SpanAttributes.RETRIEVAL, SpanAttributes.RECORD_ROOT
-
-    class Rag:
-        @instrument(
-            span_type=SpanAttributes.SpanType.RETRIEVAL,
-            attributes={retrieval.QUERY_TEXT: "question", retrieval.RETRIEVED_CONTEXTS: "return"},
-        )
-        def retrieve(self, question: str) -> list[str]:
-            return list(by_question[question]["contexts"])
-
-        @instrument(attributes={root.INPUT: "question", root.OUTPUT: "return"})
-        def answer(self, question: str) -> str:
-            self.retrieve(question)
-            return str(by_question[question]["response"])
-
-    TruSession(database_url="sqlite:///records.sqlite")
-    rag = Rag()
-    app = TruApp(rag, app_name="rag", app_version="1", feedbacks=metrics(judge))
-    with app as recording:
-        for row in rows:
-            rag.answer(row["question"])
-    ids = [record.record_id for record in recording]
-    scored = app.retrieve_feedback_results(ids, timeout=60)
-    return {score: [scored.loc[name][f"trivet_{score}"] for name in ids] for score in SCORES}
-
-
-# They have tests of their own.
-NO_SCORES = {"lettucedetect", "ray", "spark"}
+# It has a test of its own.
+NO_SCORES = {"ray"}
 
 
 @pytest.mark.parametrize("tool", sorted(TOOLS.keys() - NO_SCORES))
