@@ -155,27 +155,3 @@ def _refuse(value: Any, name: str, reason: str) -> NoReturn:
 
 
 _SCALARS: dict[Any, _Reader] = {float: _probability, int: _count, bool: _truth, str: _text}
-
-
-def lettucedetect_spans(
-    verdict: Evaluation, probability: str = "confidence", least: float = 0.0
-) -> list[dict[str, Any]]:
-    """Return the unsupported spans of a verdict in the format of LettuceDetect.
-
-    Args:
-        verdict: The verdict.
-        probability: Key of the probability of being unsupported: ``confidence`` in their call,
-            ``hallucination_score`` over HTTP.
-        least: Minimum of this probability.
-
-    Returns:
-        For each span ``start``, ``end`` (characters of the answer), ``text``, its probability, and
-        ``category`` and ``subcategory`` where they are known.
-    """
-    spans = []
-    for span in (each for each in verdict.unsupported if each.probability >= least):
-        kinds = {"category": span.category, "subcategory": span.subcategory}
-        place = {"start": span.start, "end": span.end, probability: span.probability}
-        known = {name: kind for name, kind in kinds.items() if kind is not None}
-        spans.append({**place, "text": span.text, **known})
-    return spans

@@ -27,9 +27,6 @@ def serve(
         with needs_extra("otel"):
             from trivet.serve.http.telemetry import Telemetry
         telemetry = Telemetry.to_collector()
-    if settings.otlp:
-        with needs_extra("otel"):
-            import trivet.serve.http.otlp  # noqa: F401
     set_up_logging(settings.log_format, access_log=settings.access_log)
     run_server(
         lambda: model.load(settings.max_characters),

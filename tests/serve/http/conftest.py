@@ -70,7 +70,7 @@ class Asked:
         self._runner = asyncio.Runner()
         self.run: Callable[[Any], Any] = self._runner.run
         parts = RunningServer(evaluator, self.settings, keys, telemetry)
-        self.app, self.receiver = parts.app, parts.receiver
+        self.app = parts.app
         self.batcher, self.health = parts.batcher, parts.health
         self.run(self.batcher.start())
         self.health.warmed(self.batcher)

@@ -15,11 +15,8 @@ from trivet.evaluation.evaluator import Evaluator
 
 TEXTS = ("question", "query", "contexts", "documents", "response", "answer", "text", "title")
 OPTIONS = ("timeout_ms", "allow_empty_contexts", "threshold")
-NAMES = (*TEXTS, *OPTIONS, "id", "examples", "inputs", "parameters", "context", "data")
-PATHS = (
-    *("/v1/evaluate", "/v1/relevance", "/v1/lettucedetect/spans", "/classify"),
-    "/v2/models/trivet/infer",
-)
+NAMES = (*TEXTS, *OPTIONS, "id", "examples", "inputs", "parameters", "context")
+PATHS = ("/v1/evaluate", "/v1/relevance", "/classify")
 
 texts = st.text(max_size=30) | st.sampled_from(["", " ", "\0", "‮", "é", "\U0001f468‍", "a" * 999])
 numbers = st.integers() | st.floats() | st.sampled_from([1e308, 10**400, -0.0, 2**63])

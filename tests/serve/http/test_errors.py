@@ -38,9 +38,9 @@ def test_a_valid_request_id_is_kept(server: Asked) -> None:
 
 def test_without_a_key_only_health_is_answered(serve: Serve) -> None:
     server = serve(key_file="first-key\nsecond-key\n")
-    open_ = ["/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"]
+    open_ = ["/health/live", "/health/ready"]
     assert {server.get(path).status_code for path in open_} == {200}
-    closed = ["/v1/info", "/metrics", "/openapi.json", "/docs", "/v2", "/v2/models/trivet/ready"]
+    closed = ["/v1/info", "/metrics", "/openapi.json", "/docs"]
     for path in [*closed, "/nowhere"]:
         assert refusal(server.get(path))[:2] == (401, "unauthorized")
     for header in ("", "first-key", "Bearer third-key", "Basic first-key"):
@@ -92,7 +92,7 @@ def test_an_unexpected_exception_is_logged_with_the_request_id(
     assert line.exc_info is not None
 
 
-@pytest.mark.parametrize("path", ["/v1/evaluate", "/v1/relevance", "/v2/models/trivet/infer"])
+@pytest.mark.parametrize("path", ["/v1/evaluate", "/v1/relevance"])
 def test_no_answer_holds_nan(serve: Serve, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     server = serve(backend=EvenBackend())
     judge = server.batcher.evaluate
@@ -111,14 +111,7 @@ def test_no_answer_holds_nan(serve: Serve, monkeypatch: pytest.MonkeyPatch, path
 PATHS = {
     "/v1/evaluate": {"question": "a", "contexts": ["b"], "response": "c"},
     "/v1/relevance": {"question": "a", "contexts": ["b"]},
-    "/v1/lettucedetect/spans": {"question": "a", "contexts": ["b"], "answer": "c"},
     "/classify": {"inputs": "c", "parameters": {"context": "b"}},
-    "/v2/models/trivet/infer": {
-        "inputs": [
-            {"name": name, "shape": [1], "datatype": "BYTES", "data": ["a"]}
-            for name in ("question", "contexts", "response")
-        ]
-    },
 }
 
 

@@ -221,11 +221,10 @@ async def test_draining_finishes_old_work_and_refuses_new_work(backend: EvenBack
         await until(lambda: server.batcher.state().requests == 3)
         stopping = asyncio.create_task(server.stop())
         await until(lambda: server.batcher.state().draining)
-        for path in ("/health/ready", "/v2/health/ready", "/v2/models/trivet/ready"):
-            ready = await client.get(path)
-            assert (ready.status_code, ready.headers["connection"]) == (503, "close")
-            assert ready.json()["error_type"] == "unhealthy"
-            assert ready.json()["error"] == "draining: the server is shutting down"
+        ready = await client.get("/health/ready")
+        assert (ready.status_code, ready.headers["connection"]) == (503, "close")
+        assert ready.json()["error_type"] == "unhealthy"
+        assert ready.json()["error"] == "draining: the server is shutting down"
         assert (await client.get("/health/live")).json() == {"status": "live"}
         refused = await client.post("/v1/evaluate", json=EXAMPLE)
         assert (refused.status_code, refused.json()["error_type"]) == (503, "draining")

@@ -38,7 +38,6 @@ def test_a_public_address_needs_keys_or_insecure() -> None:
         ({"canary_seconds": float("nan")}, r"canary_seconds \(nan\) must be a finite number"),
         ({"hung_seconds": float("inf")}, r"hung_seconds \(inf\) must be a finite number"),
         ({"default_timeout_ms": 0.0}, r"default_timeout_ms \(0\) must be above 0"),
-        ({"sample": 0.5}, r"--sample \(0.5\) chooses among traces; add --otlp"),
         ({"tls_key": Path("a")}, r"--tls-key is given without --tls-cert; TLS needs both"),
     ],
 )

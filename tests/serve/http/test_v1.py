@@ -13,7 +13,6 @@ from starlette.requests import Request
 import trivet
 from tests.serve.http.conftest import EXAMPLE, Asked, EvenBackend, Serve, refusal
 from trivet.evaluation.evaluator import Evaluator
-from trivet.integrations.lettucedetect import HallucinationDetector
 from trivet.logs.column_mapping import FIELD_NAMES
 from trivet.records import Evaluation, RagExample
 from trivet.serve.http.metrics import Metrics
@@ -199,28 +198,3 @@ def test_too_many_contexts_are_refused_unread(server: Asked) -> None:
     request = Request({"type": "http"})
     (failed,) = server.run(service.evaluate(request, [many], RequestOptions())).results
     assert (failed.code, "contexts: 3 are more" in failed.message) == ("too_long", True)
-
-
-SPANS = "/v1/lettucedetect/spans"
-SPANS_BODY: dict[str, Any] = {
-    "contexts": ["The bridge was built in 1884.", "It crosses the river."],
-    "question": "When was the bridge built?",
-    "answer": "It was built in 1884. Its architect was a famous Roman engineer.",
-}
-
-
-def test_lettucedetect_spans_are_the_integrations(server: Asked, embedded: Evaluator) -> None:
-    answer = server.post(SPANS, SPANS_BODY)
-    assert answer.status_code == 200
-    assert list(answer.json()) == ["predictions"]
-    called = HallucinationDetector(embedded).predict(
-        SPANS_BODY["contexts"], SPANS_BODY["answer"], SPANS_BODY["question"], output_format="spans"
-    )
-    assert called
-    for mine, theirs in zip(answer.json()["predictions"], called, strict=True):
-        kinds = [name for name in ("category", "subcategory") if name in theirs]
-        assert list(mine) == ["start", "end", "hallucination_score", "text", *kinds]
-        assert [mine[name] for name in kinds] == [theirs[name] for name in kinds]
-        assert mine["hallucination_score"] == pytest.approx(theirs["confidence"], abs=1e-5)
-        assert (mine["start"], mine["end"]) == (theirs["start"], theirs["end"])
-        assert mine["text"] == SPANS_BODY["answer"][mine["start"] : mine["end"]]

@@ -33,7 +33,6 @@ from trivet.serve.http.request_models import (
     EvaluateBody,
     EvaluateMany,
     EvaluateMessages,
-    LettuceDetectBody,
     RelevanceBody,
     RequestOptions,
     StreamBody,
@@ -45,7 +44,6 @@ from trivet.serve.http.request_models import (
 from trivet.serve.http.request_service import RequestService, only
 from trivet.serve.http.response_models import InfoAnswer, RelevanceAnswer
 from trivet.serve.http.settings import ServerSettings
-from trivet.verdict_json import lettucedetect_spans
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +53,6 @@ _LABEL = "hallucinated"  # of a gateway's span without a category
 def v1_routes(service: RequestService, info: InfoAnswer) -> list[Route]:
     """Return the routes of ``/v1``; ``info`` is the answer of ``/v1/info``."""
     parse_evaluate, parse_relevance = parser(EvaluateBody), parser(RelevanceBody)
-    parse_lettucedetect = parser(LettuceDetectBody)
 
     async def evaluate(request: Request) -> Response:
         body = await service.read(request, parse_evaluate)
@@ -85,30 +82,18 @@ def v1_routes(service: RequestService, info: InfoAnswer) -> list[Route]:
         body = await service.read(request, parse_relevance)
         passages, named = texts(body.contexts), names(body.contexts)
         example = RagExample(body.question, passages, "", body.id, context_names=named)
-        predictions, verdict = await service.evaluate_one(request, example, _timed(body))
+        predictions, verdict = await service.evaluate_one(
+            request, example, RequestOptions(timeout_ms=body.timeout_ms)
+        )
         return await service.respond(
             predictions, lambda: relevance_fields(verdict, context_ids(example))
-        )
-
-    async def lettucedetect(request: Request) -> Response:
-        body = await service.read(request, parse_lettucedetect)
-        example = RagExample(body.question, texts(body.contexts), body.answer)
-        predictions, verdict = await service.evaluate_one(request, example, _timed(body))
-        return await service.respond(
-            predictions,
-            lambda: {"predictions": lettucedetect_spans(verdict, "hallucination_score")},
         )
 
     return [
         Route("/v1/evaluate", evaluate, methods=["POST"]),
         Route("/v1/relevance", relevance, methods=["POST"]),
-        Route("/v1/lettucedetect/spans", lettucedetect, methods=["POST"]),
         constant_route("/v1/info", info.model_dump(mode="json")),
     ]
-
-
-def _timed(body: RelevanceBody | LettuceDetectBody) -> RequestOptions:
-    return RequestOptions(timeout_ms=body.timeout_ms)
 
 
 def stream_route(service: RequestService, evaluator: Evaluator) -> Route:

@@ -35,7 +35,7 @@ CANARY = RagExample(
 
 CHECKS = 3  # failed ones in a row after which the process should be restarted
 
-PROBES = frozenset({"/health/live", "/health/ready", "/v2/health/live", "/v2/health/ready"})
+PROBES = frozenset({"/health/live", "/health/ready"})
 PUBLIC = PROBES | {"/", "/try"}
 """Paths that need no API key."""
 
@@ -156,7 +156,7 @@ async def _evaluate_canary(batcher: Batcher) -> str | None:
 
 
 def health_routes(health: Health, metrics: Metrics) -> list[Route]:
-    """Return the probes of ``/health`` and of the Open Inference Protocol, and ``/metrics``."""
+    """Return the probes of ``/health``, and ``/metrics``."""
 
     async def show_metrics(request: Request) -> Response:
         return Response(await run_in_threadpool(metrics.page), media_type=CONTENT_TYPE_LATEST)
@@ -164,8 +164,6 @@ def health_routes(health: Health, metrics: Metrics) -> list[Route]:
     return [
         probe_route("/health/live", health.live, {"status": "live"}),
         probe_route("/health/ready", health.ready, {"status": "ready"}),
-        probe_route("/v2/health/live", health.live, {"live": True}),
-        probe_route("/v2/health/ready", health.ready, {"ready": True}),
         Route("/metrics", show_metrics, methods=["GET"]),
     ]
 

@@ -27,8 +27,6 @@ _TENTHS = tuple(tenth / 10 for tenth in range(1, 11))
 _BATCHER_REASONS = ("requests", "windows", "time", "deadline", "draining", "cancelled")
 _REASONS = {400: "invalid", 401: "auth", 408: "slow", 413: "too_large", 422: "invalid"}
 
-_OUTCOMES = ("judged", "no_documents", "incomplete_trace", "failed", "overloaded", "dropped")
-
 
 class Metrics:
     """Counters of requests, refusals, times and scores; a ``Watch`` of the batcher."""
@@ -45,7 +43,6 @@ class Metrics:
         self._request_windows = self._histogram(
             "windows_per_request", "Windows of a request.", _WINDOWS
         )
-        self._traces = self._counter("traces", "Received traces by outcome.", "outcome")
         self._sentences = self._counter("sentences", "Sentences of responses.", "supported")
         self._stages = self._histogram("stage_seconds", "Seconds of a stage.", _SECONDS, "stage")
         self._scores = self._histogram("score", "Scores of verdicts.", _TENTHS, "score")
@@ -56,8 +53,6 @@ class Metrics:
             self._stages.labels(stage)
         for score in SCORES:
             self._scores.labels(score)
-        for outcome in _OUTCOMES:
-            self._traces.labels(outcome)
         for supported in ("yes", "no"):
             self._sentences.labels(supported)
 
@@ -93,10 +88,6 @@ class Metrics:
             for score in SCORES:
                 if (value := getattr(result, score)) is not None:
                     self._scores.labels(score).observe(value)
-
-    def traced(self, outcome: str) -> None:
-        """Count a received trace: judged, overloaded, or the reason why it was not judged."""
-        self._traces.labels(outcome).inc()
 
     def describe(self, **facts: str) -> None:
         """Set the labels of ``trivet_build_info``: versions and names."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, TypeAlias
@@ -20,16 +20,14 @@ from trivet import records
 from trivet.serve.http import response_models
 from trivet.serve.http.errors import STATUSES
 from trivet.serve.http.health import PUBLIC
-from trivet.serve.http.open_inference import InferAnswer, InferBody, ModelAnswer, ServerAnswer
 from trivet.serve.http.request_models import (
     ClassifyBody,
     EvaluateBody,
     EvaluateOne,
-    LettuceDetectBody,
     RelevanceBody,
     StreamBody,
 )
-from trivet.serve.http.settings import OTLP_PATH, ServerSettings
+from trivet.serve.http.settings import ServerSettings
 
 _NO_BODY_REFUSALS = ("unauthorized", "not_found", "method_not_allowed", "client_gone", "unhealthy")
 EXAMPLES: dict[str, Any] = json.loads(
@@ -96,16 +94,6 @@ ROUTES: tuple[RouteFacts, ...] = (
     ),
     RouteFacts(
         "POST",
-        "/v1/lettucedetect/spans",
-        "Return unsupported spans in the format of LettuceDetect's server.",
-        response_models.LettuceDetectAnswer,
-        LettuceDetectBody,
-        (("answer", EXAMPLES["lettuce_detect"]),),
-        (("answer", EXAMPLES["lettuce_detect_answer"]),),
-        "hallucination_score is the mean over a span's tokens, not their maximum.",
-    ),
-    RouteFacts(
-        "POST",
         "/classify",
         "Return unsupported spans to a gateway, by the contract token_spans.v1.",
         response_models.ClassifyAnswer,
@@ -133,32 +121,12 @@ ROUTES: tuple[RouteFacts, ...] = (
         "Describe the model, the backend and the limits.",
         response_models.InfoAnswer,
     ),
-    RouteFacts(
-        "POST",
-        "/v2/models/trivet/infer",
-        "Evaluate one example by the Open Inference Protocol.",
-        InferAnswer,
-        InferBody,
-        (("one", EXAMPLES["infer"]),),
-        (("one", EXAMPLES["infer_answer"]),),
-        "Inputs are BYTES: question [1], contexts [-1], response [1] and optionally options_json "
-        "[1], an object with id, allow_empty_contexts, threshold and timeout_ms (this server "
-        "only). A leading batch dimension of 1 is accepted. Outputs are faithfulness, relevance, "
-        "utilization and completeness, FP32 [1], -1 where a score is undefined, and verdict, BYTES "
-        "[1]: the answer "
-        "of /v1/evaluate as JSON. Requests and answers may use the binary tensor extension.",
-    ),
-    RouteFacts("GET", "/v2", "Name of the server and its extensions.", ServerAnswer),
-    RouteFacts("GET", "/v2/models/trivet", "Inputs and outputs of the model.", ModelAnswer),
-    _probe("/v2/models/trivet/ready", "Readiness of the model.", {"name": "trivet", "ready": True}),
     _probe("/health/live", "Liveness probe; 503 means restart the process.", {"status": "live"}),
     _probe(
         "/health/ready",
         "Readiness probe; 503 while the server starts, drains or fails.",
         {"status": "ready"},
     ),
-    _probe("/v2/health/live", "Same as /health/live.", {"live": True}),
-    _probe("/v2/health/ready", "Same as /health/ready.", {"ready": True}),
     RouteFacts("GET", "/metrics", "Prometheus metrics.", "text/plain"),
     RouteFacts("GET", "/openapi.json", "OpenAPI document of all routes.", dict[str, Any]),
     RouteFacts("GET", "/docs", "Documentation of all routes as a page.", "text/html"),
@@ -173,21 +141,6 @@ ROUTES: tuple[RouteFacts, ...] = (
         (("one", EXAMPLES["evaluate_one"]),),
     ),
 )
-
-_OTLP = RouteFacts(
-    "POST",
-    OTLP_PATH,
-    "Receive OpenTelemetry traces, to judge a sample of the RAG answers in them.",
-    "application/x-protobuf",
-    notes="The body is an ExportTraceServiceRequest of OTLP/HTTP as protobuf or JSON, also "
-    "compressed with gzip; the answer has the same format and comes before the traces are judged.",
-)
-
-
-def routes_of(settings: ServerSettings) -> Sequence[RouteFacts]:
-    """Return the routes of a server with some settings."""
-    return (*ROUTES, _OTLP) if settings.otlp else ROUTES
-
 
 _JSON = "application/json"
 _DESCRIPTIONS = {
@@ -208,11 +161,10 @@ _ATTRIBUTE = re.compile(r"^ {8}(\w+): (.+(?:\n {12,}.+)*)", re.MULTILINE)
 def openapi(settings: ServerSettings) -> dict[str, Any]:
     """Return the OpenAPI document, with the limits of the settings."""
     error = response_models.ErrorAnswer
-    routes = routes_of(settings)
-    kinds: list[Any] = [("body", r.path, "validation", r.body) for r in routes if r.body]
+    kinds: list[Any] = [("body", r.path, "validation", r.body) for r in ROUTES if r.body]
     kinds += [
         ("answer", r.path, "serialization", r.answer)
-        for r in routes
+        for r in ROUTES
         if not isinstance(r.answer, str)
     ]
     kinds.append(("answer", "", "serialization", error))
@@ -225,7 +177,7 @@ def openapi(settings: ServerSettings) -> dict[str, Any]:
     _describe(parts)
     _add_limits(parts, settings)
     paths: dict[str, dict[str, Any]] = {}
-    for route in routes:
+    for route in ROUTES:
         operation = _operation(route, schemas, settings)
         paths.setdefault(route.path, {})[route.method.lower()] = operation
     document: dict[str, Any] = {
@@ -305,7 +257,7 @@ def _add_limits(parts: Mapping[str, dict[str, Any]], settings: ServerSettings) -
     limits["contexts"] = "maxItems", settings.max_contexts
     limits["examples"] = "maxItems", settings.max_examples
     evaluated = ("EvaluateOne", "EvaluateMany", "EvaluateMessages", "ExampleBody")
-    others = ("RelevanceBody", "StreamBody", "LettuceDetectBody")
+    others = ("RelevanceBody", "StreamBody")
     for name in (*evaluated, *others, "ClassifyBody", "ClassifyParameters"):
         for field, about in parts[name]["properties"].items():
             about |= dict([limits[field]]) if field in limits else {}

@@ -20,7 +20,7 @@ from trivet.records import to_json_text
 from trivet.report.pages import ENVIRONMENT, content_policy, to_html
 from trivet.report.verdict_files import VerdictRow
 from trivet.serve.http.errors import STATUSES
-from trivet.serve.http.openapi import RouteFacts, openapi, routes_of
+from trivet.serve.http.openapi import ROUTES, RouteFacts, openapi
 from trivet.serve.http.request_models import EvaluateOne, context_ids, parser
 from trivet.serve.http.request_service import RequestService
 from trivet.serve.http.settings import ServerSettings
@@ -70,7 +70,7 @@ def docs_routes(settings: ServerSettings) -> list[Route]:
 
 def docs_page(document: Mapping[str, Any], settings: ServerSettings) -> str:
     """Return the page for an OpenAPI document of the same settings."""
-    routes = [_show(route, document, settings) for route in routes_of(settings)]
+    routes = [_show(route, document, settings) for route in ROUTES]
     shown = {table.title.rpartition(" ")[2] for route in routes for table in route["tables"]}
     parts = document["components"]["schemas"].items()
     return PAGES.get_template("docs.html").render(

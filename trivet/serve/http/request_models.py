@@ -255,15 +255,6 @@ class StreamBody(RequestOptions, ExampleBody):
         return replace(super().example(), response="")
 
 
-class LettuceDetectBody(Body):
-    """The request of LettuceDetect's server."""
-
-    contexts: Contexts = Field(description="Retrieved passages; one string is one passage.")
-    question: str = Field(description="User's question; may be empty.")
-    answer: str = Field(description="Generated answer.")
-    timeout_ms: TimeoutMs = None
-
-
 class ClassifyParameters(RequestOptions):
     """The texts that an answer is compared with, and the options."""
 

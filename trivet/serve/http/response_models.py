@@ -12,7 +12,7 @@ from trivet.bundle.schema import EncoderInfo, Thresholds
 from trivet.data.windows import WindowSettings
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.architecture import HeadName, Reduction
-from trivet.records import Evaluation, SpanCategory, SpanSubcategory
+from trivet.records import Evaluation, SpanCategory
 from trivet.serve.http.settings import ServerSettings
 from trivet.settings import described_fields
 
@@ -86,29 +86,6 @@ class RelevanceAnswer(Answer):
     context_ids: list[str | None] = Field(
         default=[], description="Ids of the contexts, where the request has any."
     )
-
-
-class LettuceDetectSpan(Answer):
-    """A span that the contexts do not support."""
-
-    start: int = Field(description="First character of the answer.")
-    end: int = Field(description="One past the last character.")
-    text: str
-    hallucination_score: float = Field(
-        description="Mean probability of its tokens to be unsupported."
-    )
-    category: SpanCategory | None = Field(
-        default=None, description="Kind of the error; missing where it is unknown."
-    )
-    subcategory: SpanSubcategory | None = Field(
-        default=None, description="Kind of what is wrong; missing where it is unknown."
-    )
-
-
-class LettuceDetectAnswer(Answer):
-    """The answer of LettuceDetect's server."""
-
-    predictions: list[LettuceDetectSpan]
 
 
 class ClassifySpan(Answer):
@@ -211,12 +188,9 @@ class InfoAnswer(Answer):
 
 
 class HealthAnswer(Answer):
-    """The server is healthy; each route has one of the fields, or two."""
+    """The server is healthy."""
 
-    status: str | None = None
-    name: str | None = None
-    live: bool | None = None
-    ready: bool | None = None
+    status: str
 
 
 class ErrorAnswer(Answer):

@@ -34,7 +34,6 @@ from trivet.serve.http.evaluation_routes import gateway_route, stream_route, v1_
 from trivet.serve.http.health import CANARY, Health, health_routes
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.metrics import Metrics
-from trivet.serve.http.open_inference import open_inference_routes
 from trivet.serve.http.pages import docs_routes, index_route, try_routes
 from trivet.serve.http.request_middleware import RequestMiddleware
 from trivet.serve.http.request_service import RequestService
@@ -44,7 +43,6 @@ from trivet.serve.scheduling.batched_request import Overloaded
 from trivet.serve.scheduling.batcher import Batcher
 
 if TYPE_CHECKING:
-    from trivet.serve.http.otlp import TraceReceiver
     from trivet.serve.http.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
@@ -65,12 +63,10 @@ def build_app(
     settings: ServerSettings,
     keys: KeyRing | None = None,
     telemetry: Telemetry | None = None,
-    receiver: TraceReceiver | None = None,
 ) -> Starlette:
     """Return the app; the caller starts and stops the batcher in the app's event loop.
 
-    Without ``keys`` every client is allowed; without ``telemetry`` no spans are exported, without
-    ``receiver`` none are received.
+    Without ``keys`` every client is allowed; without ``telemetry`` no spans are exported.
     """
     metrics.describe(
         version=trivet.__version__,
@@ -85,12 +81,10 @@ def build_app(
             *v1_routes(service, InfoAnswer.of(evaluator, settings)),
             stream_route(service, evaluator),
             gateway_route(service, evaluator, settings),
-            *open_inference_routes(service, health),
             *health_routes(health, metrics),
             *docs_routes(settings),
             index_route(evaluator.bundle.info.name, settings),
             *try_routes(service, settings),
-            *([] if receiver is None else receiver.routes()),
         ],
         middleware=[
             *([] if telemetry is None else [Middleware(telemetry.around)]),
@@ -127,7 +121,6 @@ class RunningServer:
 
     Attributes:
         app: The app behind the socket.
-        receiver: Receiver of traces, if the settings ask for one.
         url: URL of the server, once it has started.
     """
 
@@ -151,14 +144,8 @@ class RunningServer:
             wait_ms=settings.wait_ms,
             watch=metrics,
         )
-        self.receiver: TraceReceiver | None = None
-        if settings.otlp:
-            from trivet.serve.http.otlp import TraceReceiver
-
-            self.receiver = TraceReceiver(self.batcher, metrics, settings, telemetry)
         self.app = build_app(
-            *(evaluator, self.batcher, self.health, metrics, settings, keys, telemetry),
-            receiver=self.receiver,
+            evaluator, self.batcher, self.health, metrics, settings, keys, telemetry
         )
         self._window = evaluator.bundle.info.window.size
         self._workers = evaluator.workers
@@ -180,8 +167,6 @@ class RunningServer:
         await self._warm_up()
         self.health.warmed(self.batcher)
         self._tasks.append(asyncio.create_task(self.health.watch()))
-        if self.receiver is not None:
-            self._tasks.append(asyncio.create_task(self.receiver.run()))
 
     async def stop(self) -> bool:
         """Refuse new work, finish accepted work, and close; return whether all was answered."""

@@ -13,8 +13,6 @@ from trivet.errors import ConfigError
 from trivet.settings import Setting, check_ranges
 
 LogFormat = Literal["json", "text"]
-OTLP_PATH = "/v1/traces"
-"""Path that exporters of OpenTelemetry add to an endpoint."""
 
 _HOST = r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:]+\]"
 # As browsers send it: without a path, and without the port that the scheme has anyway.
@@ -62,12 +60,6 @@ class ServerSettings:
         list[str] | None,
         Setting("Origin of a page that may ask, such as https://app.example. Repeatable."),
     ] = None
-    otlp: Annotated[bool, Setting("Receive OpenTelemetry traces (OTLP/HTTP) and judge them.")] = (
-        False
-    )
-    sample: Annotated[
-        float, Setting("Share of the received traces that is judged.", above=0, most=1)
-    ] = 1.0
     log_format: Annotated[LogFormat, Setting("Format of the log on stderr.")] = "json"
     access_log: Annotated[bool, Setting("Log each request, without its text.")] = True
 
@@ -79,8 +71,6 @@ class ServerSettings:
                 address is public and neither keys nor ``insecure`` are given.
         """
         check_ranges(self)
-        if self.sample < 1 and not self.otlp:
-            raise ConfigError(f"--sample ({self.sample:g}) chooses among traces; add --otlp")
         for origin in self.cors or ():
             if not _ORIGIN.fullmatch(origin):
                 raise ConfigError(

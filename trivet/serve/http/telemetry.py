@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Self
 
 from opentelemetry._logs import LoggerProvider, SeverityNumber
-from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk._logs import LoggerProvider as SdkLoggerProvider
@@ -23,14 +22,10 @@ from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider as SdkTracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import (
-    NonRecordingSpan,
     Span,
-    SpanContext,
     SpanKind,
     StatusCode,
-    TraceFlags,
     TracerProvider,
-    set_span_in_context,
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from starlette.datastructures import Headers
@@ -39,7 +34,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import trivet
 from trivet.records import Evaluation
 from trivet.serve.http.metrics import STAGES
-from trivet.serve.http.settings import OTLP_PATH
 from trivet.serve.scheduling.batched_request import Predictions
 from trivet.verdict_json import SCORES, quote_unsupported
 
@@ -91,8 +85,7 @@ class Telemetry:
         """Return an app with a span around each POST request; the outermost middleware."""
 
         async def traced(scope: Scope, receive: Receive, send: Send) -> None:
-            # A span for each export of spans would be exported without end.
-            if scope["method"] != "POST" or scope["path"] == OTLP_PATH:
+            if scope["method"] != "POST":
                 await app(scope, receive, send)
                 return
             status = 0
@@ -119,17 +112,6 @@ class Telemetry:
                     self._note(span, scope, status or 500)
 
         return traced
-
-    def record(self, verdict: Evaluation, trace: str, span: str) -> None:
-        """Emit the scores of a trace that another application recorded, inside its span.
-
-        Args:
-            verdict: Its verdict.
-            trace: Id of the trace, hexadecimal.
-            span: Id of the span, hexadecimal.
-        """
-        judged = SpanContext(int(trace, 16), int(span, 16), True, TraceFlags(TraceFlags.SAMPLED))
-        self._emit(verdict, set_span_in_context(NonRecordingSpan(judged)))
 
     def close(self, timeout_seconds: float = _CLOSE_SECONDS) -> None:
         """Export what is left; a collector that does not answer is given up after the timeout."""
@@ -164,8 +146,8 @@ class Telemetry:
         for verdict in verdicts:
             self._emit(verdict)
 
-    def _emit(self, verdict: Evaluation, context: Context | None = None) -> None:
-        """Emit an event for each score of a verdict, in the current span or another context."""
+    def _emit(self, verdict: Evaluation) -> None:
+        """Emit an event for each score of a verdict, in the current span."""
         for score in SCORES:
             value = getattr(verdict, score)
             if value is None:
@@ -183,7 +165,6 @@ class Telemetry:
                     attributes["gen_ai.evaluation.explanation"] = quote_unsupported(verdict)
             self._events.emit(
                 timestamp=time.time_ns(),
-                context=context,
                 severity_number=SeverityNumber.INFO,
                 event_name=EVENT,
                 attributes=attributes,
