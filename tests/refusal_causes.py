@@ -121,7 +121,6 @@ def write_inputs(patch: pytest.MonkeyPatch, tokenizer_file: Path) -> None:
     for name, text in {"empty.csv": "question,answer\n", "kept.jsonl": "kept"}.items():
         Path(name).write_text(text, encoding="utf-8")
     shutil.copy(ROOT / "examples" / "check_sheet.csv", "sheet.csv")
-    shutil.copy(ROOT / "tests" / "logs" / "traces" / "langchain.otlp.jsonl", "t.jsonl")
     Path("folder").mkdir()
     for name in ("tiny", "spoilt"):
         tokenizer = SegmentTokenizer.from_file(tokenizer_file)
@@ -131,7 +130,6 @@ def write_inputs(patch: pytest.MonkeyPatch, tokenizer_file: Path) -> None:
     Path("spoilt/tokenizer.json").write_bytes(b"{")
     judge_by_a_formula(patch)
     exit_code(patch, "evaluate", "rows.jsonl", "--quiet", "--out", "done.jsonl")
-    exit_code(patch, "evaluate", "unfit.jsonl", "--quiet", "--out", "shard.jsonl", "--shard", "1/1")
     verdicts = [json.loads(line) for line in Path("done.jsonl").read_bytes().splitlines()]
     write("best.jsonl", *({**each, "faithfulness": 1.0} for each in verdicts))
 

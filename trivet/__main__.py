@@ -23,8 +23,8 @@ from trivet.commands.measuring import calibrate, compare, test
 from trivet.commands.review import review
 from trivet.commands.serving import mcp, serve
 from trivet.commands.shared import REFUSED, SOME_FAILED, USAGE
-from trivet.commands.training import PASSED_ON, ablate, adapt, lightning, train
-from trivet.commands.verdicts import merge, report, show
+from trivet.commands.training import ablate, adapt, train
+from trivet.commands.verdicts import report, show
 from trivet.errors import (
     BackendError,
     BundleError,
@@ -49,10 +49,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 _PANELS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
-    "Judge answers": (evaluate, show, report, merge),
+    "Judge answers": (evaluate, show, report),
     "Serve": (serve, mcp),
     "Measure": (test, compare, calibrate),
-    "Train": (adapt, train, ablate, lightning),
+    "Train": (adapt, train, ablate),
     "Data": (annotate, review, generate, perturb),
     "Bundles": (info, export, import_, publish),
 }
@@ -61,8 +61,7 @@ for panel, commands in _PANELS.items():
         if isinstance(each, typer.Typer):
             app.add_typer(each, rich_help_panel=panel)
         else:
-            passed_on = PASSED_ON if each is lightning else None
-            app.command(cls=Command, context_settings=passed_on, rich_help_panel=panel)(each)
+            app.command(cls=Command, rich_help_panel=panel)(each)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""``trivet evaluate`` and ``trivet merge`` on whole logs: exit codes and messages."""
+"""``trivet evaluate`` on whole logs: exit codes and messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_the_exit_code_says_how_it_went(call: Call, write_log: WriteLog, tmp_pat
     assert err.endswith(f"verdicts: {out}\n")
     assert call("evaluate", log, "--out", out, "--texts", "--restart")[0] == 0
     write_log([*range(70), "{broken"])
-    code, _, err = call("evaluate", log, "--out", out, "--texts", "--although-changed", "--quiet")
+    code, _, err = call("evaluate", log, "--out", out, "--texts", "--force", "--quiet")
     assert (code, err) == (1, "")
     assert len(out.read_bytes().splitlines()) == 71
     strict = tmp_path / "strict.jsonl"
@@ -54,15 +54,14 @@ def test_refusals_pass_no_bar(call: Call, write_log: WriteLog) -> None:
     assert code == 8 and "abstains: 0.3333 of 3 answers is above 0.2" in err
 
 
-def test_shards_are_merged(call: Call, write_log: WriteLog, tmp_path: Path) -> None:
+def test_shards_have_all_lines_of_one_run(call: Call, write_log: WriteLog, tmp_path: Path) -> None:
     log = write_log(range(200))
     parts = [tmp_path / f"part-{number}.jsonl" for number in (1, 2)]
     for number, part in enumerate(parts, start=1):
         assert call("evaluate", log, "--out", part, "--shard", f"{number}/2")[0] == 0
-    code, _, err = call("merge", *parts, "--out", tmp_path / "all.jsonl")
-    assert code == 0 and "of 200 answers unsupported" in err
-    _, said, _ = call("evaluate", log)
-    assert (tmp_path / "all.jsonl").read_text(encoding="utf-8") == said
+    _, whole, _ = call("evaluate", log)
+    lines = [line for part in parts for line in part.read_text(encoding="utf-8").splitlines()]
+    assert sorted(lines, key=lambda line: int(json.loads(line)["row"])) == whole.splitlines()
 
 
 def test_a_text_that_is_too_long_names_the_option_that_admits_it(

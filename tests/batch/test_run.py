@@ -145,20 +145,20 @@ def test_changes_are_refused_unless_told(write_log: WriteLog, judge: Judge, tmp_
     judge(log, out)
     before = out.read_bytes()
     write_log(range(200))
-    changed = r"SHA-256 of the input was \w+, is \w+; .*--although-changed"
+    changed = r"SHA-256 of the input was \w+, is \w+; .*--force"
     with pytest.raises(RunChangedError, match=changed):
         judge(log, out)
     with pytest.raises(RunChangedError, match=r"--texts was False, is True"):
         judge(log, out, texts=True)
     assert out.read_bytes() == before
-    record = judge(log, out, policy=ResumePolicy(although_changed=True))
+    record = judge(log, out, policy=ResumePolicy(force=True))
     assert out.read_bytes().startswith(before)
     assert [line["row"] for line in read(out)] == list(range(1, 201))
     assert record.counts.evaluated == 200
     assert len(record.changed) == 1
     write_log(range(3))
     with pytest.raises(RunChangedError, match="has 3 rows, but 200 of them were evaluated"):
-        judge(log, out, policy=ResumePolicy(although_changed=True))
+        judge(log, out, policy=ResumePolicy(force=True))
     judge(log, out, policy=ResumePolicy(restart=True))
     assert len(read(out)) == 3
 

@@ -67,7 +67,7 @@ def test_a_run_that_stops_before_the_file_is_whole_goes_on(
     assert judge(log, out) == first
     write_log(range(101))
     with pytest.raises(RunChangedError, match="SHA-256 of the input"):
-        judge(log, out, policy=ResumePolicy(although_changed=True))  # its lines are gone
+        judge(log, out, policy=ResumePolicy(force=True))  # its lines are gone
     out.unlink()
     assert judge(log, out).counts.evaluated == 101
 

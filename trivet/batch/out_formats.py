@@ -23,13 +23,6 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-_LONGEST_CELL = 32_767  # characters, by Excel's own limit
-_MOST_ROWS = 1_048_576
-_ILLEGAL = dict.fromkeys(
-    [*range(9), 11, 12, *range(14, 32), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF], "\ufffd"
-)
-
-
 def check_format(out: Path) -> None:
     """Raise ``DataError`` for an unknown ending, or if the format's library is not installed."""
     ending = out.suffix.lower()
@@ -39,8 +32,6 @@ def check_format(out: Path) -> None:
         )
     if ending in (".parquet", ".pq"):
         needs_pyarrow()
-    if ending == ".xlsx":
-        needs_openpyxl()
 
 
 def lines_path(out: Path) -> Path:
@@ -81,41 +72,6 @@ def _write_csv(lines: Path, out: Path) -> None:
         writer.writeheader()
         for row in _rows(lines):
             writer.writerow({name: _cell(value) for name, value in row.items()})
-
-
-def _write_xlsx(lines: Path, out: Path) -> None:
-    from openpyxl import Workbook
-    from openpyxl.cell import WriteOnlyCell
-
-    names = _columns(lines)
-    book = Workbook(write_only=True)
-    sheet = book.create_sheet("verdicts")
-    sheet.freeze_panes = "A2"
-    sheet.append(names)
-    for number, row in enumerate(_rows(lines), start=2):
-        if number > _MOST_ROWS:
-            raise DataError(
-                f"{out}: a sheet holds {_MOST_ROWS} rows and the log has more; write .csv instead"
-            )
-        cells = []
-        for name in names:
-            value = _cell(row.get(name))
-            if isinstance(value, str):
-                cell = WriteOnlyCell(sheet, _fitting(value).translate(_ILLEGAL))
-                cell.data_type = "s"  # else text that begins with "=" becomes a formula
-                cells.append(cell)
-            else:
-                cells.append(value)
-        sheet.append(cells)
-    book.save(out)
-
-
-def _fitting(text: str) -> str:
-    """Cut a text that is too long for a cell, and say so in the cell."""
-    if len(text) <= _LONGEST_CELL:
-        return text
-    note = f"... ({len(text)} characters; all are in .csv or .jsonl)"
-    return text[: _LONGEST_CELL - len(note)] + note
 
 
 def _rows(lines: Path) -> Iterator[dict[str, Any]]:
@@ -262,7 +218,6 @@ _WRITERS: Mapping[str, Callable[[Path, Path], None] | None] = {
     ".jsonl": None,
     ".json": _write_json,
     ".csv": _write_csv,
-    ".xlsx": _write_xlsx,
     ".parquet": write_parquet,
     ".pq": write_parquet,
     ".ndjson": None,

@@ -39,7 +39,7 @@ class ResumePolicy:
     """Treatment of an existing output, and of bad rows."""
 
     restart: bool = False  # begin anew, whatever the output contains
-    although_changed: bool = False  # resume even if input, bundle or settings have changed
+    force: bool = False  # resume even if input, bundle or settings have changed
     strict: bool = False  # stop at the first row that cannot be evaluated
 
 
@@ -195,10 +195,10 @@ def _begin(now: RunRecord, out: Path, output: Output, policy: ResumePolicy) -> R
     changes = before.changes(now)
     if not changes:
         return before
-    if not policy.although_changed or is_made:
+    if not policy.force or is_made:
         raise RunChangedError(
             f"{out}: its run was different: {'; '.join(changes)}; {_WAY_OUT}"
-            + ("" if is_made else ", or resume nevertheless with --although-changed")
+            + ("" if is_made else ", or resume nevertheless with --force")
         )
     now.started, now.progress, now.counts = before.started, before.progress, before.counts
     now.changed = [*before.changed, *changes]

@@ -8,11 +8,11 @@ import tempfile
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from trivet.batch.settings import RunSettings, Shard
+from trivet.batch.settings import RunSettings
 from trivet.commands.options import Model, options
 from trivet.commands.shared import (
     SOME_FAILED,
@@ -23,13 +23,9 @@ from trivet.commands.shared import (
     say_how_files_are_read,
 )
 from trivet.logs.shapes import described
-from trivet.logs.trace_examples import TraceFormat
 from trivet.settings import RARE, QuietOption, RestartOption, Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trivet.evaluation.evaluator import Evaluator
     from trivet.report.run_tally import RunTally
 
 
@@ -76,9 +72,7 @@ def evaluate(
     ] = False,
     out: Annotated[
         Path | None,
-        _output(
-            "File: .jsonl, .json, .csv, .parquet, .xlsx; default: a table, or JSONL in a pipe."
-        ),
+        _output("File: .jsonl, .json, .csv, .parquet; default: a table, or JSONL in a pipe."),
     ] = None,
     report: Annotated[Path | None, _output("HTML report to write; needs --out.")] = None,
     restart: RestartOption = False,
@@ -99,13 +93,7 @@ def evaluate(
     settings: RunSettings,
     model: Model,
     no_metadata: Annotated[bool, _rare("Write no columns.")] = False,
-    although_changed: Annotated[bool, _rare("Resume although FILE or settings changed.")] = False,
-    scores: Annotated[
-        Path | None, _rare("File of the traces' scores to write, in the form their tool imports.")
-    ] = None,
-    watch: Annotated[
-        bool, _rare("Go on with the lines that are added to FILE, until interrupted.")
-    ] = False,
+    force: Annotated[bool, _rare("Resume although FILE or settings changed.")] = False,
 ) -> None:
     """Evaluate a log of answers, or one answer.
 
@@ -129,19 +117,10 @@ def evaluate(
         raise typer.BadParameter("--fail-if-worse needs --baseline VERDICTS")
     if baseline is not None and (file is None or not baseline.is_file()):
         raise typer.BadParameter(f"--baseline {baseline}: no such file, or no FILE to compare")
-    for name, value in (("--scores", scores), ("--baseline", baseline)):
-        if value is not None and settings.fields is not None:
-            raise typer.BadParameter(f"{name} needs all fields: leave out --fields")
+    if baseline is not None and settings.fields is not None:
+        raise typer.BadParameter("--baseline needs all fields: leave out --fields")
     if baseline is not None and out is not None and baseline.resolve() == out.resolve():
         raise typer.BadParameter(f"--out {out} would overwrite --baseline")
-    if scores is not None:
-        _check_scores(scores, settings.format, file, out)
-    others = (out, baseline, scores, settings.shard != Shard(), strict, settings.encoding)
-    if watch and (file is None or any(others)):
-        raise typer.BadParameter(
-            "--watch is for a FILE and writes to stdout: leave out --out, --baseline, --scores, "
-            "--shard, --strict and --encoding"
-        )
     if settings.metadata and no_metadata:
         raise typer.BadParameter("give --metadata COLUMN or --no-metadata")
     if file is None:
@@ -153,11 +132,11 @@ def evaluate(
             threshold=settings.threshold,
             max_characters=settings.max_characters,
         )
-        if settings != used or any((no_metadata, strict, restart, although_changed)):
+        if settings != used or any((no_metadata, strict, restart, force)):
             raise typer.BadParameter(
-                "one answer is no FILE: leave out --map, --format, --encoding, "
-                "--turns, --shard, --fields, --texts, --metadata, --no-metadata, --strict, "
-                "--restart and --although-changed"
+                "one answer is no FILE: leave out --map, --format, --encoding, --turns, "
+                "--shard, --fields, --texts, --metadata, --no-metadata, --strict, --restart and "
+                "--force"
             )
 
         contexts, text = context or [], response or ""
@@ -178,27 +157,24 @@ def evaluate(
     from trivet.batch.out_formats import check_format
     from trivet.batch.progress import show_progress
     from trivet.batch.run import ResumePolicy, evaluate_to_file, evaluate_to_stream
-    from trivet.logs.trace_log import TraceLog, open_log
+    from trivet.logs.trace_log import open_log
 
     if no_metadata:
         settings = replace(settings, metadata=())
     if out is not None:
         check_format(out)  # before a bundle is loaded
-    if watch:
-        load = partial(model.load, settings.max_characters)
-        raise _watch(Path(file), load, settings, quiet, gates)
     log = open_log(file, settings.format, settings.encoding)
     if report is not None and out is not None:
         from trivet.report.write_report import check_page
 
         check_page(report, [out], [] if file == "-" else [file])  # before a long run
     evaluator = model.load(settings.max_characters)
-    policy = ResumePolicy(restart, although_changed, strict)
+    policy = ResumePolicy(restart, force, strict)
     # A person reads a table; what is piped on, or asked for by field, stays JSON lines.
     tabled = out is None and settings.fields is None and sys.stdout.isatty()
     written = out
     with contextlib.ExitStack() as files:
-        if written is None and (tabled or baseline is not None or scores is not None):
+        if written is None and (tabled or baseline is not None):
             folder = files.enter_context(tempfile.TemporaryDirectory())
             written = Path(folder) / "verdicts.jsonl"
         with run_exits(), say_how_files_are_read(quiet), show_progress(log, quiet) as on_block:
@@ -211,10 +187,6 @@ def evaluate(
         if tabled and written is not None:
             _show_table(written)
         is_worse = _compare(baseline, written) and fail_if_worse
-        if scores is not None and written is not None and isinstance(log, TraceLog):
-            from trivet.batch.trace_scores import write_scores
-
-            write_scores(log, written, scores)
     if report is not None and out is not None:
         from trivet.report.write_report import write_report
 
@@ -227,34 +199,6 @@ def evaluate(
     if is_worse:
         raise end("faithfulness is worse than that of --baseline", UNDER)
     _check_result(tally, gates)
-
-
-def _watch(
-    path: Path,
-    load: Callable[[], Evaluator],
-    settings: RunSettings,
-    quiet: bool,
-    gates: _Gates,
-) -> typer.Exit:
-    """Evaluate a file that grows until an interrupt; return the end of the command."""
-    from trivet.batch.watch import check_watched, watch
-    from trivet.report.run_tally import RunTally
-
-    with run_exits(), say_how_files_are_read(quiet):
-        check_watched(path)
-        evaluator = load()
-        tally = RunTally()
-
-        def keep(found: RunTally) -> None:
-            nonlocal tally
-            tally = found
-
-        with contextlib.suppress(KeyboardInterrupt):
-            tally = watch(evaluator, path, settings, sys.stdout.buffer, keep)
-    if not quiet:
-        print("\n".join(tally.lines()), file=sys.stderr)
-    _check_result(tally, gates)
-    return typer.Exit()
 
 
 def _show_table(verdicts: Path) -> None:
@@ -312,18 +256,6 @@ def _check_out(file: str, out: Path | None, report: Path | None) -> None:
         raise typer.BadParameter(f"--out {out} would overwrite the input")
     if source.is_dir() and target.is_relative_to(source):
         raise typer.BadParameter(f"--out {out} is in the input folder")
-
-
-def _check_scores(scores: Path, format_: str | None, file: str | None, out: Path | None) -> None:
-    """Refuse scores of anything but traces, and a file that cannot be written."""
-    from trivet.report.terminal import check_writable
-
-    tools = get_args(TraceFormat)
-    if format_ not in tools:
-        raise typer.BadParameter(f"--scores is for traces: give --format {', '.join(tools)}")
-    if scores.resolve() in [Path(path).resolve() for path in (file, out) if path is not None]:
-        raise typer.BadParameter(f"--scores {scores} would overwrite FILE or --out")
-    check_writable(scores)
 
 
 def _parse_gates(under: list[str], over: list[str]) -> _Gates:

@@ -1,4 +1,4 @@
-"""``trivet train``, ``adapt``, ``ablate`` and ``lightning``."""
+"""``trivet train``, ``adapt`` and ``ablate``."""
 
 from __future__ import annotations
 
@@ -142,23 +142,3 @@ def ablate(
         print(f"{failure.run.name} failed: {failure.reason}", file=sys.stderr)
     if failures:
         raise typer.Exit(SOME_FAILED)
-
-
-# All that follows fit, validate, test or predict is for the LightningCLI.
-PASSED_ON = {
-    "allow_extra_args": True,
-    "allow_interspersed_args": False,
-    "ignore_unknown_options": True,
-}
-
-
-def lightning(context: typer.Context) -> None:
-    """Run Lightning's command line.
-
-    It has fit, validate, test and predict, each with --help.
-    """
-    with needs_extra("train"):
-        import jsonargparse  # noqa: F401  (LightningCLI names no extra)
-
-        from trivet.lightning_cli import run
-    run(context.args)
