@@ -162,7 +162,7 @@ def test_ruff_finds_nothing(arguments: list[str]) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-DEV = ("zstd", "train", "export", "openvino", "openvino-export", "serve", "otel", "client", "dev")
+DEV = ("files", "train", "export", "openvino", "research", "serve", "client", "mcp", "dev")
 
 
 def test_the_constraints_pin_every_direct_dependency_of_the_test_command() -> None:

@@ -84,6 +84,6 @@ def test_without_pyarrow_nothing_is_judged(
     write_log: WriteLog, judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(DataError, match=r"pip install -c constraints.txt '\.\[parquet\]'"):
+    with pytest.raises(DataError, match=r"pip install -c constraints.txt '\.\[files\]'"):
         judge(write_log([0]), tmp_path / "v.parquet")
     assert not list(tmp_path.glob("v.*"))

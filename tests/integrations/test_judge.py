@@ -15,7 +15,7 @@ from trivet.integrations.judge import MissingLibraryError, details, import_tool,
 from trivet.records import Evaluation, FailedEvaluation, RagExample, UnsupportedSpan
 
 FACTORIES = {
-    "ragas": ("metrics", "trivet[ragas]"),
+    "ragas": ("metrics", "ragas>=0.4.3,<0.5' 'langchain-community<0.4"),
     "deepeval": ("metrics", "deepeval"),
     "langchain": ("runnable", "langchain-core"),
     "llama_index": ("evaluators", "llama-index-core"),

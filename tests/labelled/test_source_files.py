@@ -49,5 +49,5 @@ def test_without_zstd_the_way_out_is_named(tmp_path: Path, monkeypatch: pytest.M
     path = tmp_path / "rows.jsonl.zst"
     path.touch()
     monkeypatch.setattr(decoding, "_zstd", None)
-    with pytest.raises(DataError, match=r"pip install -c constraints.txt '\.\[zstd\]'"):
+    with pytest.raises(DataError, match=r"pip install -c constraints.txt '\.\[files\]'"):
         list(read_json_lines(path))

@@ -137,5 +137,5 @@ def test_only_the_chosen_columns_are_read() -> None:
 
 def test_without_pyarrow_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(DataError, match=r"pip install -c constraints.txt '\.\[parquet\]'"):
+    with pytest.raises(DataError, match=r"pip install -c constraints.txt '\.\[files\]'"):
         list(read_parquet(io.BytesIO(), seekable=True))

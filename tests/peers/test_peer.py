@@ -71,7 +71,7 @@ def test_a_judge_without_the_client_of_llms_names_the_extra(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(ConfigError, match=r"likert needs openai, .*'\.\[compare\]'"):
+    with pytest.raises(ConfigError, match=r"likert needs openai, .*'\.\[research\]'"):
         load_peer("likert:tiny", PeerSetup(open_llm=str))
 
 

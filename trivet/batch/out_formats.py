@@ -103,7 +103,7 @@ def needs_pyarrow() -> None:
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError as error:
-        raise DataError(f"Parquet needs pyarrow; {install_line('parquet')}") from error
+        raise DataError(f"Parquet needs pyarrow; {install_line('files')}") from error
 
 
 def write_parquet(lines: Path, out: Path) -> None:

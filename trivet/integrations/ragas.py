@@ -1,6 +1,6 @@
 """Provides RAGAS metrics: for experiments and single samples, and for ``ragas.evaluate``.
 
-Needs the extra ``ragas``. Example: ``ragas.evaluate(dataset, metrics=metrics())``
+Example: ``ragas.evaluate(dataset, metrics=metrics())``
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from trivet.integrations.judge import (
     score_of,
 )
 
+# ragas 0.4 cannot be imported with a later langchain-community.
+_PACKAGES = "ragas>=0.4.3,<0.5' 'langchain-community<0.4"
+
 
 def metrics(judge: Judge | None = None, scores: Sequence[str] = tuple(SCORES)) -> list[Any]:
     """Return one ``SingleTurnMetric`` per score, named ``trivet_faithfulness`` and so on.
@@ -25,7 +28,7 @@ def metrics(judge: Judge | None = None, scores: Sequence[str] = tuple(SCORES)) -
     Concurrent samples are evaluated together, each once for all scores. An unknown score raises a
     ``ValueError``.
     """
-    library = import_tool("ragas.metrics.base", "trivet[ragas]")
+    library = import_tool("ragas.metrics.base", _PACKAGES)
     base: Any = library.SingleTurnMetric
     batcher = RequestBatcher(judge)
     columns = {library.MetricType.SINGLE_TURN: {"user_input", "retrieved_contexts", "response"}}
@@ -55,8 +58,8 @@ def collection_metrics(
     ``MetricResult`` with value and reason. ``ragas.evaluate``, which RAGAS 0.4 calls deprecated,
     takes those of ``metrics``.
     """
-    base: Any = import_tool("ragas.metrics.collections.base", "trivet[ragas]").BaseMetric
-    result: Any = import_tool("ragas.metrics.result", "trivet[ragas]").MetricResult
+    base: Any = import_tool("ragas.metrics.collections.base", _PACKAGES).BaseMetric
+    result: Any = import_tool("ragas.metrics.result", _PACKAGES).MetricResult
     batcher = RequestBatcher(judge)
 
     class TrivetMetric(base):

@@ -45,7 +45,7 @@ def decompress(file: IO[bytes], name: str) -> IO[bytes]:
         if _zstd is None:
             raise DataError(
                 f"{name} is compressed with zstd, which needs backports.zstd; "
-                f"{install_line('zstd')}"
+                f"{install_line('files')}"
             )
         return cast(IO[bytes], _zstd.open(file, "rb"))
     return file

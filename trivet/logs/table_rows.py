@@ -81,7 +81,7 @@ def needs_openpyxl() -> None:
     try:
         import openpyxl  # noqa: F401
     except ImportError as error:
-        raise DataError(f".xlsx needs openpyxl; {install_line('xlsx')}") from error
+        raise DataError(f".xlsx needs openpyxl; {install_line('files')}") from error
 
 
 def read_xlsx(file: IO[bytes]) -> Iterator[Row]:
@@ -141,7 +141,7 @@ def read_parquet(
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
-        raise DataError(f"Parquet needs pyarrow; {install_line('parquet')}") from error
+        raise DataError(f"Parquet needs pyarrow; {install_line('files')}") from error
     try:
         if not seekable:
             with tempfile.TemporaryFile() as copy:

@@ -170,6 +170,6 @@ def load_peer(name: str, setup: PeerSetup) -> Peer:
         if (error.name or "trivet").partition(".")[0] == "trivet":
             raise
         raise ConfigError(
-            f"peer {kind} needs {error.name}, which is not installed; {install_line('compare')}"
+            f"peer {kind} needs {error.name}, which is not installed; {install_line('research')}"
         ) from error
     return peer

@@ -23,7 +23,7 @@ from lightning.pytorch.loggers import (
     WandbLogger,
 )
 
-from trivet.errors import ConfigError, install_line
+from trivet.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -144,11 +144,11 @@ def make_loggers(folder: Path, names: Sequence[str], run: str) -> list[Logger]:
     """Return the CSV logger, and ``tensorboard``, ``wandb`` or ``mlflow`` where named.
 
     Raises:
-        ConfigError: A tracker is not installed; the message names the extra.
+        ConfigError: A tracker is not installed; the message names its package.
     """
     for name in names:
         if importlib.util.find_spec(name) is None:
-            raise ConfigError(f"run.loggers: {name} is not installed; {install_line(name)}")
+            raise ConfigError(f"run.loggers: {name} is not installed: pip install {name}")
     loggers: list[Logger] = [CSVLogger(folder, name="log")]
     if "tensorboard" in names:
         loggers.append(TensorBoardLogger(folder, name="tensorboard"))

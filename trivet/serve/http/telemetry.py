@@ -2,7 +2,7 @@
 
 The events are ``gen_ai.evaluation.result`` of the semantic conventions for generative AI, inside
 the request's span, which continues the trace in ``traceparent``. Texts of a request are exported
-only if that is turned on. Needs the extra ``otel``.
+only if that is turned on.
 """
 
 from __future__ import annotations
