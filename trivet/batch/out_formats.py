@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from trivet.batch.verdict_lines import FIELDS
 from trivet.errors import DataError, install_line
 from trivet.interface import flat
-from trivet.logs.table_rows import needs_openpyxl
 
 if TYPE_CHECKING:
     import pyarrow
