@@ -162,5 +162,5 @@ def test_two_bundles_are_compared_by_the_rule_of_choosing(
     monkeypatch.setenv("COLUMNS", "120")
     assert exit_code(monkeypatch, *words) == 0
     out, _ = capfd.readouterr()
-    assert re.search(r"mean .*30 .*12 .* \+0\.000 \[\+0\.000, \+0\.000\]", out)
+    assert re.search(r"mean +AUROC +30 +12 .* \+\.000 \[\.000, \.000\]", out)
     assert "the bundle is not kept: the mean must rise" in out

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.measures.verdicts import FAILED, verdict
-from trivet.measures.choosing import MEAN, compare_sets, is_kept
+from trivet.measures.choosing import COUNTING, MEAN, compare_sets, is_kept
 from trivet.measures.predictions import Prediction
 from trivet.records import LabelledExample, Labels, RagExample
 
@@ -53,8 +53,18 @@ def test_a_bundle_is_kept_if_the_mean_rises_and_no_set_falls(
     assert [one.first.value for one in changes] == [*before, pytest.approx(sum(before) / 2)]
     assert [one.change.value for one in changes][:2] == [after[0] - before[0], after[1] - before[1]]
     assert (changes[0].n, changes[0].positives, changes[-1].n) == (4, 2, 8)
-    assert changes[0].counting.value == 0.75
+    assert changes[0].plain[COUNTING].value == 0.75
     assert is_kept(changes) is kept
+
+
+def test_a_set_without_a_value_decides_against_the_bundle() -> None:
+    known, unknown = (
+        judged(AUROC[0.5]),
+        [row for row in judged(AUROC[1.0]) if row.example.labels.adherent],
+    )
+    changes = compare_sets({"a": (known, judged(AUROC[1.0])), "b": (unknown, unknown)})
+    assert changes[1].change.value is None and (changes[-1].change.value or 0) > 0
+    assert not is_kept(changes)
 
 
 def test_a_row_that_one_bundle_failed_on_counts_for_neither() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from functools import partial
@@ -87,8 +88,20 @@ def test(
     baseline: Annotated[
         Path | None,
         Setting(
-            "Bundle to compare with on each --data, by the rule of choosing.", metavar="FOLDER|NAME"
+            "Bundle to compare with on each --data, or on --rule, by the rule of choosing.",
+            metavar="FOLDER|NAME",
         ),
+    ] = None,
+    rule: Annotated[
+        Path | None,
+        Setting("Measure by the rule of choosing, on the sets in this folder.", metavar="FOLDER"),
+    ] = None,
+    every: Annotated[
+        int, Setting("With --rule: one of so many source documents.", metavar="N", least=1)
+    ] = 1,
+    keep: Annotated[
+        Path | None,
+        Setting("With --rule: keep verdicts here, and do not judge again.", metavar="FOLDER"),
     ] = None,
     reading: Reading,
     report: Annotated[Path | None, _output("HTML page with tables and curves to write.")] = None,
@@ -108,8 +121,14 @@ def test(
     with the worst errors and a threshold for `trivet evaluate --threshold`. --data has published
     data sets, or spans as labels.
     """
-    if (file is None) == (not data):
-        raise typer.BadParameter("give a FILE with a column of labels, or --data SPEC")
+    if (file is not None) + bool(data) + (rule is not None) != 1:
+        raise typer.BadParameter(
+            "give a FILE with a column of labels, --data SPEC or --rule FOLDER"
+        )
+    if rule is not None:
+        with needs_extra("train"):
+            _measure_rule(rule, model, baseline, every, keep, json_file)
+        return
     given = (label, false_alarms, reading.mapping, reading.format, reading.encoding)
     if file is None and any(given):
         used = [name for name, value in zip(_FILE_OPTIONS, given, strict=True) if value]
@@ -117,7 +136,7 @@ def test(
     if file is not None and published:
         raise typer.BadParameter("--published is for --data; FILE has no scores of other judges")
     if baseline is not None and not data:
-        raise typer.BadParameter("--baseline compares on --data")
+        raise typer.BadParameter("--baseline compares on --data or --rule")
     if into_card and threshold is not None:
         raise typer.BadParameter("--into-card needs the bundle's own threshold: drop --threshold")
     with needs_extra("train"):
@@ -164,6 +183,36 @@ def test(
         )
     if found.failed or (own is not None and own.unreadable):
         raise typer.Exit(SOME_FAILED)
+
+
+def _measure_rule(
+    folder: Path,
+    model: Model,
+    baseline: Path | None,
+    every: int,
+    keep: Path | None,
+    json_file: Path | None,
+) -> None:
+    """Print the figures of the rule of choosing, and write them as JSON."""
+    from trivet.evaluation.kept_verdicts import predict_sets
+    from trivet.evaluation.measured_bundle import check_files
+    from trivet.measures.relevance_ranking import plain_methods
+    from trivet.measures.rule_figures import measure_rule
+    from trivet.measures.rule_sets import read_rule_sets
+    from trivet.report import terminal
+    from trivet.report.bundle_tables import render_rule
+
+    check_files(json_file)
+    rows = read_rule_sets(folder, every)
+    second = predict_sets(model.load(), rows, keep)
+    first = second
+    if baseline is not None:
+        first = predict_sets(replace(model, bundle=baseline).load(), rows, keep)
+    figures = measure_rule({name: (first[name], second[name]) for name in rows}, plain_methods())
+    terminal.show(render_rule(figures, baseline is not None))
+    if json_file is not None:
+        text = json.dumps(figures.to_dict(), indent=1, allow_nan=False)
+        terminal.write_result(json_file, f"{text}\n".encode())
 
 
 def _render_own(found: MeasuredBundle, own: PlainRows) -> RenderableType:

@@ -17,56 +17,79 @@ from trivet.measures.curves import IntArray
 from trivet.measures.intervals import Draws, Estimate, auroc, average
 from trivet.measures.predictions import Prediction, counted_probs, response_units
 
-LARGEST_FALL = 0.01
+MAX_FALL = 0.01
 MEAN = "mean"
+COUNTING = "counting words"
+Pair = tuple[Sequence[Prediction], Sequence[Prediction]]
+"""Verdicts of two bundles on the same rows, in the same order."""
 _RESAMPLES = 1000
 
 
 @dataclass(frozen=True)
 class SetChange:
-    """AUROC of hallucination on one set by counting words and by two bundles."""
+    """A figure of one set, of two bundles and of plain methods; resampled documents are paired."""
 
     name: str
-    n: int  # responses with a label and a verdict of both
-    positives: int  # of them hallucinated
-    counting: Estimate
+    measure: str
+    n: int  # rows (or pairs of rows) with a label and a verdict of both
+    positives: int | None  # rows of them that are hallucinated; None for figures of relevance
+    plain: Mapping[str, Estimate]  # by methods without training
     first: Estimate
     second: Estimate
 
     @property
     def change(self) -> Estimate:
-        """Second less first; resampled documents are paired."""
+        """Second less first."""
         return self.second.less(self.first)
 
 
-def compare_sets(
-    sets: Mapping[str, tuple[Sequence[Prediction], Sequence[Prediction]]],
-) -> list[SetChange]:
-    """Return the AUROC on each set of rows, judged by two bundles in the same order, and the mean.
+def compare_sets(sets: Mapping[str, Pair]) -> list[SetChange]:
+    """Return the AUROC on each set of rows, judged by two bundles, and the mean.
 
     A row without a verdict of one bundle is left out for both.
     """
-    changes = [_compare(name, *pair) for name, pair in sets.items()]
-    means = (
-        average([getattr(one, part) for one in changes]) for part in ("counting", "first", "second")
-    )
-    n, positives = sum(one.n for one in changes), sum(one.positives for one in changes)
-    return [*changes, SetChange(MEAN, n, positives, *means)]
+    changes = [compare_auroc(name, *pair) for name, pair in sets.items()]
+    return [*changes, mean_change(changes)]
 
 
 def is_kept(changes: Sequence[SetChange]) -> bool:
-    """Tell whether the second bundle is kept: the mean rises, and no set falls by over .01."""
+    """Tell whether the second bundle is kept: the mean rises, and no set falls by over .01.
+
+    A set without a value of one bundle decides against the second.
+    """
     *sets, mean = (one.change.value for one in changes)
-    return (mean or 0) > 0 and all((value or 0) >= -LARGEST_FALL for value in sets)
+    falls = (value is None or value < -MAX_FALL for value in sets)
+    return (mean or 0) > 0 and not any(falls)
 
 
-def _compare(name: str, first: Sequence[Prediction], second: Sequence[Prediction]) -> SetChange:
-    groups = [document(row.example) for row in first]
-    draws = Draws(groups, name, _RESAMPLES)
-    one, other = response_units(first), response_units(second)
-    rows: IntArray = np.intersect1d(one.rows, other.rows)
-    before, after = (each.probs[np.isin(each.rows, rows)] for each in (one, other))
-    positive = one.positive[np.isin(one.rows, rows)]
-    counted = counted_probs(first, rows)
-    estimates = (draws.estimate(auroc(each, positive), rows) for each in (counted, before, after))
-    return SetChange(name, len(rows), int(positive.sum()), *estimates)
+def compare_auroc(
+    name: str, first: Sequence[Prediction], second: Sequence[Prediction]
+) -> SetChange:
+    """Return the AUROC of hallucination by two bundles and by counting words."""
+    units = response_units(first), response_units(second)
+    rows: IntArray = np.intersect1d(units[0].rows, units[1].rows)
+    before, after = (each.probs[np.isin(each.rows, rows)] for each in units)
+    positive = units[0].positive[np.isin(units[0].rows, rows)]
+    draws = draws_of_documents(name, first)
+    counted, *both = (
+        draws.estimate(auroc(probs, positive), rows)
+        for probs in (counted_probs(first, rows), before, after)
+    )
+    return SetChange(name, "AUROC", len(rows), int(positive.sum()), {COUNTING: counted}, *both)
+
+
+def mean_change(changes: Sequence[SetChange]) -> SetChange:
+    """Return the mean over sets, with the plain methods that all sets have."""
+    methods = [name for name in changes[0].plain if all(name in one.plain for one in changes)]
+    plain = {name: average([one.plain[name] for one in changes]) for name in methods}
+    counts = [one.positives for one in changes if one.positives is not None]
+    n, positives = sum(one.n for one in changes), sum(counts) if counts else None
+    both = (average([getattr(one, part) for one in changes]) for part in ("first", "second"))
+    measures = {one.measure for one in changes}
+    measure = measures.pop() if len(measures) == 1 else ""
+    return SetChange(MEAN, measure, n, positives, plain, *both)
+
+
+def draws_of_documents(name: str, rows: Sequence[Prediction]) -> Draws:
+    """Return the resamples of the source documents of a set."""
+    return Draws([document(row.example) for row in rows], name, _RESAMPLES)

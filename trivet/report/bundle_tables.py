@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from trivet.data.windows import WindowSettings
     from trivet.measures.choosing import SetChange
     from trivet.measures.figures import Figure
+    from trivet.measures.intervals import Estimate
+    from trivet.measures.rule_figures import RuleFigures
 
 
 def render_info(
@@ -127,21 +129,70 @@ def render_figures(figures: Iterable[Figure]) -> RenderableType:
     return Group(*parts)
 
 
+_RULE = "the mean must rise, and no set fall by more than .01"
+
+
 def render_choice(changes: Sequence[SetChange]) -> RenderableType:
     """Return the table of two bundles on several sets, with the decision below it."""
     from rich.console import Group
-    from rich.table import Table
 
     from trivet.measures.choosing import is_kept
 
-    table = Table("set", "n", "hallucinated", "counting words", "baseline", "bundle", "change")
-    for one in changes:
-        values = (one.counting.value, one.first.value, one.second.value)
-        interval = one.change.interval()
-        change = "" if one.change.value is None else f"{one.change.value:+.3f}"
-        change += "" if interval is None else f" [{interval[0]:+.3f}, {interval[1]:+.3f}]"
-        texts = ("" if value is None else f"{value:.3f}" for value in values)
-        table.add_row(one.name, f"{one.n:,}", f"{one.positives:,}", *texts, change)
     kept = "kept" if is_kept(changes) else "not kept"
-    rule = "the mean must rise, and no set fall by more than .01"
-    return Group(table, f"By the rule of choosing, the bundle is {kept}: {rule}.")
+    return Group(_changes(changes), f"By the rule of choosing, the bundle is {kept}: {_RULE}.")
+
+
+def render_rule(figures: RuleFigures, compared: bool) -> RenderableType:
+    """Return the tables of the rule in full; without a baseline, the figures of one bundle."""
+    from rich.console import Group
+
+    from trivet.measures.choosing import is_kept
+
+    parts: list[RenderableType] = []
+    for name, changes in (("answers", figures.answers), ("relevance", figures.relevance)):
+        parts += ["", name, _changes(changes, compared)]
+        if compared:
+            parts.append(f"{'met' if is_kept(changes) else 'not met'}: {_RULE}")
+    parts += ["", "shown, without deciding", _changes(figures.shown, compared)]
+    if compared:
+        kept = "kept" if figures.kept() else "not kept"
+        parts += ["", f"By the rule of choosing, the bundle is {kept}."]
+    return Group(*parts)
+
+
+def _changes(changes: Sequence[SetChange], compared: bool = True) -> RenderableType:
+    """Return the table of two bundles beside plain methods, or of the second bundle alone."""
+    from rich.table import Table
+
+    methods = list(dict.fromkeys(name for one in changes for name in one.plain))
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("set", overflow="fold")  # may be a path
+    table.add_column("measure")
+    counts = ("n", "wrong") if any(one.positives is not None for one in changes) else ("n",)
+    for name in (*counts, *methods, *(("baseline", "bundle") if compared else ())):
+        table.add_column(name.replace(" ", "\n"), justify="right", no_wrap=True)
+    table.add_column("change" if compared else "bundle", no_wrap=True)
+    for one in changes:
+        cells = [one.name, one.measure, str(one.n)]
+        if len(counts) > 1:
+            cells.append("" if one.positives is None else str(one.positives))
+        cells += [_value(one.plain.get(name)) for name in methods]
+        if compared:
+            cells += [_value(one.first), _value(one.second)]
+        cells.append(_with_interval(one.change if compared else one.second, "+" * compared))
+        table.add_row(*cells)
+    return table
+
+
+def _value(estimate: Estimate | None, sign: str = "") -> str:
+    return "" if estimate is None or estimate.value is None else _short(estimate.value, sign)
+
+
+def _with_interval(estimate: Estimate, sign: str) -> str:
+    interval = estimate.interval()
+    shown = "" if interval is None else f" [{_short(interval[0])}, {_short(interval[1])}]"
+    return _value(estimate, sign) + shown
+
+
+def _short(value: float, sign: str = "") -> str:
+    return f"{value:{sign}.3f}".replace("0.", ".", 1)

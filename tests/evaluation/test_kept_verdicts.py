@@ -1,0 +1,61 @@
+"""Kept verdicts: each text is judged once, and a stopped run is resumed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from trivet.errors import DataError
+from trivet.evaluation.evaluator import Evaluator
+from trivet.evaluation.kept_verdicts import predict_sets
+from trivet.records import Evaluation, FailedEvaluation, LabelledExample, Labels, RagExample
+
+
+def rows(*responses: str) -> list[LabelledExample]:
+    context = ("A kiln reaches cone six.",)
+    return [
+        LabelledExample(RagExample("How hot?", context, text), Labels(), "s", "g")
+        for text in responses
+    ]
+
+
+def faithfulness(evaluator: Evaluator, folder: Path | None, *responses: str) -> list[float | None]:
+    (judged,) = predict_sets(evaluator, {"set": rows(*responses)}, folder).values()
+    verdicts = [row.evaluation for row in judged]
+    return [one.faithfulness for one in verdicts if isinstance(one, Evaluation)]
+
+
+def test_kept_verdicts_are_read_and_not_judged_again(embedded: Evaluator, tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "kept"
+    hot, cold = "It reaches cone six.", "It reaches cone two."
+    judged = faithfulness(embedded, folder, hot, cold, hot)
+    assert judged == faithfulness(embedded, None, hot, cold, hot)
+    (file,) = folder.iterdir()
+    first, second = file.read_text(encoding="utf-8").splitlines()
+    # Another number shows that the line is read; the second is cut off as by a stop.
+    changed = json.dumps(json.loads(first) | {"faithfulness": 0.125})
+    file.write_text(f"{changed}\n{second[:40]}", encoding="utf-8")
+    assert faithfulness(embedded, folder, cold, hot) == [judged[1], 0.125]
+    assert file.read_text(encoding="utf-8") == f"{changed}\n{second}\n"
+
+
+def test_a_failure_is_tried_again(embedded: Evaluator, tmp_path: Path) -> None:
+    empty = LabelledExample(RagExample("q", (), "It is hot."), Labels(), "s", "g")
+    for _ in range(2):
+        (row,) = predict_sets(embedded, {"set": [empty]}, tmp_path)["set"]
+        assert isinstance(row.evaluation, FailedEvaluation)
+    (file,) = tmp_path.iterdir()
+    assert file.read_bytes() == b""
+
+
+def test_a_file_of_something_else_is_refused(embedded: Evaluator, tmp_path: Path) -> None:
+    predict_sets(embedded, {}, tmp_path)
+    (file,) = tmp_path.iterdir()
+    file.write_text("not a verdict\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"jsonl line 1 is not a kept verdict .*remove the file"):
+        predict_sets(embedded, {}, tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="verdicts cannot be kept there"):
+        predict_sets(embedded, {}, tmp_path / "file")
