@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import lightning
 import torch
@@ -29,7 +28,6 @@ from trivet.labelled.datamodule import Item, RagData
 from trivet.labelled.grouping import text_digests
 from trivet.labelled.sources import check_source
 from trivet.model.architecture import HEAD_NAMES
-from trivet.model.multi_trunk import step_compute
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import check_window, checkpoint_layers, compile_layers
 from trivet.training import trained_bundle
@@ -130,7 +128,9 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         else "auto",
         use_distributed_sampler=False,
         precision="bf16-mixed" if config.run.precision == "bf16" else "32-true",
-        **_length(config, model, items),
+        max_epochs=config.optim.epochs,
+        max_steps=config.optim.max_steps,
+        val_check_interval=1.0 / config.run.checks_per_epoch,
         num_sanity_val_steps=0,
         log_every_n_steps=config.run.log_steps,
         logger=loggers,
@@ -186,10 +186,9 @@ def plan(config: TrainConfig) -> str:
     items, dev, _, leaks = prepared_rows(uncached, row_preparation(config, tokenizer))
     epoch = _epoch_steps(config, items)
     windows = [sum(len(item.layout.rows) for item in each) for each in (items, dev)]
-    length = _length(config, model, items)
-    steps = epoch * config.optim.epochs if length["max_steps"] < 0 else length["max_steps"]
-    if config.optim.compute_of is None:
-        steps = min(steps, epoch * config.optim.epochs)
+    steps = epoch * config.optim.epochs
+    if config.optim.max_steps > 0:
+        steps = min(steps, config.optim.max_steps)
     parameters = list(model.parameters())
     trained = sum(each.numel() for each in parameters if each.requires_grad)
     return "\n".join(
@@ -224,37 +223,6 @@ def _epoch_steps(config: TrainConfig, items: Sequence[Item]) -> int:
     return len(batches)
 
 
-def _length(config: TrainConfig, model: RagModel, items: Sequence[Item]) -> dict[str, Any]:
-    """Return the trainer's limits and its validations.
-
-    With ``optim.compute_of``, the steps are scaled by the cost of one, and validations with them:
-    the last is at the end.
-    """
-    optim, checks = config.optim, config.run.checks_per_epoch
-    if optim.compute_of is None:
-        limits = {"max_epochs": optim.epochs, "max_steps": optim.max_steps}
-        return {**limits, "val_check_interval": 1.0 / checks}
-    epoch = _epoch_steps(config, items)
-    steps = epoch * optim.epochs
-    if optim.max_steps > 0:
-        steps = min(steps, optim.max_steps)
-    layers, shared = int(model.trunk.config.num_hidden_layers), config.encoder.shared_layers
-    heads = len(trained_heads(model, config.loss))
-    own, other = (
-        step_compute(kind, layers, shared, heads)
-        for kind in (config.encoder.trunk, optim.compute_of)
-    )
-    checks = min(checks * optim.epochs, steps)
-    between = max(1, round(steps * other / own / checks))
-    logger.info("%d steps compute as much as %d with another trunk", between * checks, steps)
-    return {
-        "max_epochs": -1,
-        "max_steps": between * checks,
-        "val_check_interval": between,
-        "check_val_every_n_epoch": None,  # counts steps across epochs
-    }
-
-
 def configured_model(config: TrainConfig) -> tuple[RagModel, SegmentTokenizer]:
     """Return the initial model and its tokenizer; ``ConfigError`` if they cannot be made."""
     encoder = config.encoder
@@ -268,7 +236,6 @@ def configured_model(config: TrainConfig) -> tuple[RagModel, SegmentTokenizer]:
         encoder.shared_layers,
         config.granularity,
         encoder.exact_match_embedding,
-        encoder.split_digits,
         encoder.hidden_dropout,
         [name for name in HEAD_NAMES if name in config.heads],
         trained_bundle.keeps_verdicts(config),

@@ -143,13 +143,3 @@ def test_a_long_word_is_read_in_pieces(wordpiece_file: Path) -> None:
         assert segment.ids.tolist() != unknown
         assert segment.offsets[-1, 1] == len(text)
         assert (np.diff(segment.offsets, axis=1) <= 64).all()
-
-
-def test_split_digits_makes_every_digit_a_token(tokenizer_file: Path) -> None:
-    tokenizer = SegmentTokenizer.from_file(tokenizer_file)
-    for _ in range(2):  # the second time changes nothing
-        tokenizer.split_digits()
-    text = "in 1790, 25 km"
-    (segment,) = SegmentTokenizer(tokenizers.Tokenizer.from_str(tokenizer.to_json())).encode([text])
-    digits = [text[a:b] for a, b in segment.offsets if text[a:b].isdigit()]
-    assert digits == list("179025")

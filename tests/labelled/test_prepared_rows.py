@@ -107,7 +107,7 @@ def test_another_tokenizer_has_a_file_of_its_own(
     cached: Callable[..., PreparedRows], tmp_path: Path, tiny_tokenizer: SegmentTokenizer
 ) -> None:
     cached()
-    tiny_tokenizer.split_digits()
+    tiny_tokenizer.unify_forms()
     cached()
     assert len(list(tmp_path.glob("*.arrow"))) == 2
 

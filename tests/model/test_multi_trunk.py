@@ -10,13 +10,12 @@ import pytest
 import torch
 import transformers
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from tests.conftest import RELATIVE, TINY
 from tests.model.windows import three
 from trivet.errors import ConfigError
 from trivet.model.architecture import TrunkKind
-from trivet.model.multi_trunk import AnyTrunk, PartialTrunk, make_trunk, step_compute
+from trivet.model.multi_trunk import AnyTrunk, PartialTrunk, make_trunk
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Hidden, Trunk
 
@@ -147,18 +146,3 @@ def test_what_cannot_be_split_is_refused_by_name(tiny_bert: transformers.BertMod
     with pytest.raises(ConfigError, match=r"partial splits bert, .* and this is electra"):
         make_trunk(Trunk(electra), "partial", 1)
     assert make_trunk(Trunk(electra), "separate").kind == "separate"
-
-
-@pytest.mark.parametrize("kind", ["separate", "partial"])
-def test_the_cost_of_a_step_is_that_of_its_multiplications(kind: TrunkKind) -> None:
-    config = transformers.BertConfig(**SMALL | {"hidden_size": 64, "intermediate_size": 256})
-
-    def multiplications(kind: TrunkKind) -> int:
-        encoder = transformers.BertModel(config, add_pooling_layer=False)
-        trunk = make_trunk(Trunk(encoder), kind, 1)
-        with FlopCounterMode(display=False) as counter:
-            torch.stack([states.sum() for states in trunk(*three(9)).values()]).sum().backward()
-        return int(counter.get_total_flops())
-
-    said = step_compute(kind, 3, 1, 3) / step_compute("shared", 3, None, 3)
-    assert multiplications(kind) / multiplications("shared") == pytest.approx(said, rel=0.15)

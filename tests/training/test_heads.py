@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.conftest import MILL, ConfigOf, log_of
+from tests.training.conftest import MILL, ConfigOf
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.weights import load_rag_model
 from trivet.calibrate import calibrate
@@ -15,7 +15,7 @@ from trivet.errors import BackendError, BundleError, ConfigError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.export import export_onnx
 from trivet.model.architecture import HEAD_NAMES
-from trivet.train import plan, train
+from trivet.train import train
 from trivet.verdict_json import read_evaluation
 
 SCORES = {
@@ -95,16 +95,3 @@ def test_nli_weights_without_a_support_head_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=r"init: nli .*\(relevance\)"):
         train(config_of(tmp_path, "heads=[relevance]", "encoder.init=nli"))
-
-
-def test_equal_compute_takes_fewer_steps_and_is_validated_at_the_end(
-    tmp_path: Path, config_of: ConfigOf
-) -> None:
-    overrides = ("encoder.trunk=separate", "optim.epochs=3", "optim.batch_windows=4")
-    plain = config_of(tmp_path / "plain", *overrides)
-    config = config_of(tmp_path / "run", *overrides, "optim.compute_of=shared")
-    assert "steps: 6 an epoch, 18 in all" in plan(plain)
-    assert "steps: 6 an epoch, 6 in all" in plan(config)
-    train(config)
-    validated = [int(line["step"]) for line in log_of(tmp_path / "run") if line["dev/score"]]
-    assert validated == [1, 3, 5]

@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tokenizers
 import torch
 from safetensors.torch import load_file
+from tokenizers import pre_tokenizers
 from torch import nn
 
 from tests.training.conftest import MILL, PAIRS, ConfigOf, log_of
@@ -204,9 +206,11 @@ def test_a_teacher_that_cuts_texts_otherwise_is_refused(bundle: Path, unigram_fi
         load_teacher(str(bundle), tokenizer, 1024, 1.0, 2)
     tokenizer.unify_forms()  # the teacher reads the student's tokens, so it may be without
     assert load_teacher(str(bundle), tokenizer, 32, 1.0, 2)
-    tokenizer.split_digits()
-    with pytest.raises(ConfigError, match=r"distill\.teacher: .* into other tokens .*split_digits"):
-        load_teacher(str(bundle), tokenizer, 32, 1.0, 2)
+    other = tokenizers.Tokenizer.from_str(tokenizer.to_json())
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    other.pre_tokenizer = pre_tokenizers.Sequence([other.pre_tokenizer, digits])
+    with pytest.raises(ConfigError, match=r"distill\.teacher: .* into other tokens .*the same"):
+        load_teacher(str(bundle), SegmentTokenizer(other), 32, 1.0, 2)
     with pytest.raises(ConfigError, match=r"distill\.teacher: .* lacks \d+ of the \d+ words"):
         load_teacher(str(bundle), SegmentTokenizer.from_file(unigram_file), 32, 1.0, 2)
 

@@ -89,6 +89,8 @@ def _read_architecture(bundle: Bundle) -> dict[str, Any]:
         own = json.loads(path.read_bytes())
     except ValueError as error:
         raise BundleError(f"{path}: not JSON: {error}") from error
+    if isinstance(own, dict) and own.get("digits") == []:
+        del own["digits"]  # written by earlier versions
     if not isinstance(own, dict) or own.keys() != set(ENCODER_KEYS):
         raise BundleError(f"{path}: must hold {', '.join(ENCODER_KEYS)}, and nothing else")
     encoder = own["encoder"]
@@ -185,7 +187,6 @@ def _architecture(
 ) -> dict[str, Any]:
     info = bundle.info
     attributes = {node.op_type: {each.name: each for each in node.attribute} for node in graph.node}
-    digits = f"{_SCOPE}.matches.digits"
     return {
         "encoder": {
             "model_type": "bert",
@@ -204,7 +205,6 @@ def _architecture(
         "support_norm": None,
         "support_classes": len(stored.get("heads.support.classifier.bias", range(3))),
         "matches": f"{_SCOPE}.matches.kinds.weight" in stored,
-        "digits": stored[digits].tolist() if digits in stored else [],
         **_described(info),
     }
 
@@ -217,9 +217,7 @@ def _state(graph: onnx.GraphProto, stored: dict[str, npt.NDArray[Any]]) -> dict[
     state[f"{encoder}.embeddings.position_embeddings.weight"] = stored[f"{_SCOPE}.positions"]
     state[f"{encoder}.embeddings.token_type_embeddings.weight"] = stored[f"{_SCOPE}.segments"]
     if f"{_SCOPE}.matches.kinds.weight" in stored:
-        for name in ("kinds.weight", "digits"):
-            if f"{_SCOPE}.matches.{name}" in stored:
-                state[f"trunk.matches.{name}"] = stored[f"{_SCOPE}.matches.{name}"]
+        state["trunk.matches.kinds.weight"] = stored[f"{_SCOPE}.matches.kinds.weight"]
     for kind in ("weight", "bias"):
         state[f"{encoder}.embeddings.LayerNorm.{kind}"] = stored[f"{_SCOPE}.norm.{kind}"]
 

@@ -50,7 +50,6 @@ class EncoderConfig:
     exact_match_embedding: Annotated[
         bool, Setting("Mark words that occur on both sides of a window.")
     ] = False
-    split_digits: Annotated[bool, Setting("Every digit is a token.")] = False
     # A first token that sees all decides for granularity: example.
     prefix_attention: Annotated[
         bool | None,
@@ -252,9 +251,6 @@ class OptimConfig:
     ema_decay: Annotated[
         float, _dropout("Of averaged weights, which dev measures and the bundle gets; 0: none.")
     ] = 0.0
-    compute_of: Annotated[
-        TrunkKind | None, Setting("Scale steps to the compute of this trunk; null: do not.")
-    ] = None
     batch_windows: Annotated[int, _count("Windows of a batch; a longer example is one batch.")] = 16
     call_windows: Annotated[
         int | None,
@@ -322,8 +318,6 @@ class TrainConfig:
     def __post_init__(self) -> None:
         once = 0 < len(self.heads) == len(set(self.heads))
         _check(once, "heads", self.heads, f"at least one of {', '.join(HEAD_NAMES)}, once")
-        if self.optim.compute_of == "partial" and self.encoder.shared_layers is None:
-            raise ConfigError("optim.compute_of (partial) must be used with encoder.shared_layers")
         weights = {name: self.loss.of_head(name) for name in self.heads}
         _check(any(weights.values()), "loss", weights, "above 0 for at least one of the heads")
 

@@ -37,7 +37,6 @@ _SPECIAL_NAMES = {
     "pad": ("[PAD]", "<pad>"),
 }
 _UNKNOWN_NAMES = ("[UNK]", "<unk>")
-_WORD_STARTS = ("\u2581", "\u0120")  # in SentencePiece and in byte-level vocabularies
 _LONGEST_PIECE = 64  # characters, the length of a SHA-256 in hexadecimal; few words are longer
 _NONE: IntArray = np.zeros(0, dtype=np.int64)
 
@@ -128,14 +127,6 @@ class SegmentTokenizer:
             start = end
         return segments
 
-    def split_digits(self) -> None:
-        """Make every digit a token, so that a model sees how numbers differ."""
-        words = self._tokenizer.pre_tokenizer
-        if "Digits" not in repr(words):
-            digits = pre_tokenizers.Digits(individual_digits=True)
-            both = digits if words is None else pre_tokenizers.Sequence([words, digits])
-            self._tokenizer.pre_tokenizer = both
-
     @property
     def unifies_forms(self) -> bool:
         """Whether ways of writing that say the same are read alike."""
@@ -165,15 +156,6 @@ class SegmentTokenizer:
             found[getattr(self.special, role)] = getattr(other.special, role)
         found[self._unknown] = other._unknown
         return found
-
-    def digit_ids(self) -> list[int]:
-        """Return the ids of 0 to 9, and then of 0 to 9 at the start of a word; -1 for none."""
-        ids: list[int] = []
-        for mark in ("", *_WORD_STARTS):
-            found = [self._tokenizer.token_to_id(f"{mark}{digit}") for digit in range(10)]
-            if any(number is not None for number in found):
-                ids += [-1 if number is None else number for number in found]
-        return ids
 
     def to_json(self) -> str:
         """Return the tokenizer as the text of a ``tokenizer.json``."""

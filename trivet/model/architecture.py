@@ -17,5 +17,5 @@ KNOTS = 16  # largest number of an isotonic calibration
 # Keys of ``RagModel.architecture()`` that ``bundle.json`` lacks, kept in ``encoder.json``.
 ENCODER_KEYS = (
     *("encoder", "dropout", "pooled_support", "support_classes", "support_norm"),
-    *("matches", "digits"),
+    "matches",
 )

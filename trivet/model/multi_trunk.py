@@ -164,18 +164,6 @@ def _run_layers(
     return hidden
 
 
-def step_compute(kind: TrunkKind, layers: int, shared_layers: int | None, heads: int) -> float:
-    """Return the cost of a training step for one window, in forward passes of one layer.
-
-    A backward pass costs two forward passes: one for the gradients of the inputs, one for those of
-    the weights. Embeddings and heads are left out.
-    """
-    if kind == "shared":
-        return 3.0 * layers
-    shared = (shared_layers or 0) if kind == "partial" else 0
-    return 3.0 * (shared + heads * (layers - shared))
-
-
 def make_trunk(
     trunk: Trunk,
     kind: TrunkKind,

@@ -104,7 +104,6 @@ class RagModel(nn.Module):
 
     def architecture(self) -> dict[str, Any]:
         """Return the argument of ``from_architecture``, as JSON types."""
-        digits = [each.tolist() for each in self._digits()]
         return {
             "encoder": describe_encoder(self.trunk.config),
             "heads": list(self.heads),
@@ -118,7 +117,6 @@ class RagModel(nn.Module):
             "granularity": self.granularity,
             "prefix_attention": self.prefix_attention,
             "matches": any(part.matches is not None for part in self._encoders()),
-            "digits": digits[0] if digits else [],
             "lexical_overlap": dict(self.lexical_overlap),
             "sentence_layer": self.sentence_layer._asdict(),
             "calibration": {
@@ -128,13 +126,10 @@ class RagModel(nn.Module):
             },
         }
 
-    def add_exact_match(self, digits: Sequence[int] = ()) -> None:
-        """Add the exact-match embedding to every encoder without one.
-
-        With the ids of ``digits`` it compares whole numbers.
-        """
+    def add_exact_match(self) -> None:
+        """Add the exact-match embedding to every encoder without one."""
         for part in self._encoders():
-            part.add_exact_match(digits)
+            part.add_exact_match()
 
     @property
     def prefix_attention(self) -> bool:
@@ -180,10 +175,6 @@ class RagModel(nn.Module):
         for parameter in (each for part in parts for each in part.parameters()):
             parameter.requires_grad_(False)
 
-    def _digits(self) -> list[Tensor]:
-        found = (part.matches for part in self._encoders())
-        return [one.digits for one in found if one is not None and one.digits is not None]
-
     def _encoders(self) -> list[Trunk]:
         return [part for part in self.trunk.modules() if isinstance(part, Trunk)]
 
@@ -195,9 +186,8 @@ class RagModel(nn.Module):
         """
         parts = dict(architecture)
         encoder = Trunk.from_encoder_config(parts.pop("encoder"))
-        digits = parts.pop("digits", ())
         if parts.pop("matches"):
-            encoder.add_exact_match(digits)
+            encoder.add_exact_match()
         if parts.pop("prefix_attention"):
             encoder.use_prefix_attention()
         kind, shared_layers = parts.pop("trunk"), parts.pop("shared_layers")

@@ -6,7 +6,7 @@ type, turns fully padded windows into NaN in bf16.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from functools import partial
 from typing import Any, Self, cast
 
@@ -94,16 +94,11 @@ class Trunk(nn.Module):
         pooler = _without_pooler(config.model_type)
         return cls(AutoModel.from_config(config, trust_remote_code=False, **pooler))
 
-    def add_exact_match(self, digits: Sequence[int] = ()) -> None:
-        """Add the exact-match embedding with random weights, unless there is one.
-
-        With the ids of ``digits`` it compares whole numbers.
-        """
+    def add_exact_match(self) -> None:
+        """Add the exact-match embedding with random weights, unless there is one."""
         width = self._words.embedding_dim
         self.matches = self.matches or ExactMatchEmbedding(width, by_segment=not self._segments)
         self.matches.of_response = self.prefix_attention
-        if digits:
-            self.matches.compare_numbers(digits)
 
     def use_prefix_attention(self) -> None:
         """Hide the response from contexts and question, which it reads itself.

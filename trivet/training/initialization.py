@@ -44,7 +44,6 @@ def initial_model(
     shared_layers: int | None = None,
     granularity: Granularity = "token",
     exact_match: bool = False,
-    split_digits: bool = False,
     hidden_dropout: float | None = None,
     heads: Sequence[HeadName] = DEFAULT_HEADS,
     keeps_verdicts: bool = False,
@@ -97,7 +96,8 @@ def initial_model(
         tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
         if not keeps_verdicts:
             tokenizer.unify_forms()
-        _prepare_words(model, tokenizer, exact_match, split_digits)
+        if exact_match:
+            model.add_exact_match()
         return model, tokenizer
     encoder = Trunk.from_pretrained(name, attention_dropout, hidden_dropout)
     if _prefix_attention(prefix_attention, granularity):
@@ -119,7 +119,8 @@ def initial_model(
         copy_nli_head(cast(TokenHead, model.heads["support"]), *_read_nli_head(name))
     tokenizer = read_tokenizer(name, int(model.trunk.config.vocab_size))
     tokenizer.unify_forms()
-    _prepare_words(model, tokenizer, exact_match, split_digits)
+    if exact_match:
+        model.add_exact_match()
     return model, tokenizer
 
 
@@ -167,16 +168,6 @@ def _prefix_attention(
             "of the bundle that training starts from; leave it out"
         )
     return found
-
-
-def _prepare_words(
-    model: RagModel, tokenizer: SegmentTokenizer, exact_match: bool, split_digits: bool
-) -> None:
-    """Split digits and add the exact-match embedding, where they are wanted."""
-    if split_digits:
-        tokenizer.split_digits()
-    if exact_match:
-        model.add_exact_match(tokenizer.digit_ids() if split_digits else ())
 
 
 def _check_trunk(info: BundleInfo, name: str, trunk: TrunkKind, shared_layers: int | None) -> None:

@@ -108,7 +108,7 @@ def load_teacher(
         if not np.array_equal(ids[ours.ids], theirs.ids):
             raise ConfigError(
                 f"distill.teacher: {name} cuts {text!r} into other tokens than the student "
-                f"({len(theirs)} and {len(ours)}); they must be the same (encoder.split_digits?)"
+                f"({len(theirs)} and {len(ours)}); they must be the same"
             )
     model = load_rag_model(bundle)
     try:
