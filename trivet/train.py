@@ -217,8 +217,8 @@ def _check_sources(config: TrainConfig) -> None:
 
 def _epoch_steps(config: TrainConfig, items: Sequence[Item]) -> int:
     layouts, budget = [item.layout for item in items], config.optim.batch_windows
-    draws = [item.labelled.draws for item in items]
-    batches = WindowBatches(layouts, budget, config.run.seed, draws)
+    examples = [item.labelled for item in items]
+    batches = WindowBatches(layouts, budget, config.run.seed, examples)
     batches.share(0, config.run.devices)
     return len(batches)
 

@@ -74,11 +74,13 @@ def test_other_texts_are_read_as_they_are(text: str) -> None:
 
 
 def test_a_python_literal_is_read_like_json() -> None:
-    text = str({"name": "Joe's \"Inn\"\n", "open_on": {"Mon": (9, -17.5)}, "wifi": None, "bar": True})
+    text = str(
+        {"name": 'Joe\'s "Inn"\n', "open_on": {"Mon": (9, -17.5)}, "wifi": None, "bar": True}
+    )
     found = read_structure(text)
     assert found is not None
     assert found.read.splitlines() == [
-        *("name: Joe's \"Inn\"", "", "open on Mon: 9, -17.5", "wifi: None", "bar: True")
+        *('name: Joe\'s "Inn"', "", "open on Mon: 9, -17.5", "wifi: None", "bar: True")
     ]
     assert sentences(text, found)[1] == "'Mon': (9, -17.5)"
 

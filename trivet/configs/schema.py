@@ -146,7 +146,7 @@ class AugmentConfig:
     cut_response: Annotated[float, _share("A response cut after its first sentences.")] = 0.0
     empty_response: Annotated[float, _share("No response.")] = 0.0
     quote_contexts: Annotated[float, _share("Sentences of the contexts as response.")] = 0.0
-    twins: Annotated[float, _share("A changed copy beside the row.")] = 0.0
+    twins: Annotated[float, _share("A changed copy beside a model's right answer.")] = 0.0
 
     def __post_init__(self) -> None:
         check_ranges(self, "data.augment.")
@@ -200,6 +200,16 @@ class LossConfig:
     relevance: Annotated[float, _factor("Relevance of context sentences.")] = 1.0
     utilization: Annotated[float, _factor("Utilization of context sentences.")] = 1.0
     evidence: Annotated[float, _factor("Pairs of sentences.")] = 1.0
+    opposites: Annotated[
+        float, _factor("Order of a right and a wrong response to the same contexts.")
+    ] = 0.0
+    similarity: Annotated[
+        float,
+        _factor(
+            "Squared error of the similarity of question and context sentences, whose targets are "
+            "the cosines of the plain encoder; needs the evidence head."
+        ),
+    ] = 0.0
     share: Annotated[float, _factor("Squared error of an example's relevance and utilization.")] = (
         0.0
     )
@@ -217,7 +227,7 @@ class LossConfig:
         """Return the sum of the weights of a head's losses."""
         if name == "support":
             return self.window + self.token + self.sentence + self.verdict
-        return float(getattr(self, name)) + (0 if name == "evidence" else self.share)
+        return float(getattr(self, name)) + (self.similarity if name == "evidence" else self.share)
 
 
 @dataclass
@@ -320,6 +330,11 @@ class TrainConfig:
         _check(once, "heads", self.heads, f"at least one of {', '.join(HEAD_NAMES)}, once")
         weights = {name: self.loss.of_head(name) for name in self.heads}
         _check(any(weights.values()), "loss", weights, "above 0 for at least one of the heads")
+        similar = self.loss.similarity
+        plain = self.encoder.init == "plain" and not self.window.stride_overlap
+        fits = not similar or ("evidence" in self.heads and plain)
+        must = "0 without heads: evidence, encoder.init: plain and window.stride_overlap: 0"
+        _check(fits, "loss.similarity", similar, must)
 
 
 def _check(holds: bool, key: str, value: object, must: str) -> None:

@@ -158,7 +158,8 @@ def _read_nested(text: str) -> StructuredText | None:
         return None
     lines = _Lines(text, notation)
     try:
-        tokens = ((m.start(m.lastindex or 0), m.end(m.lastindex or 0)) for m in notation.token.finditer(text))
+        matches = notation.token.finditer(text)
+        tokens = (match.span(match.lastindex or 0) for match in matches)
         _write(lines, text, _parse(text, tokens, next(tokens)), (), None)
     except (ValueError, RecursionError):
         return None

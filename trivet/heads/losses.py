@@ -45,6 +45,19 @@ def evidence_cross_entropy(
     return ((loss * share).sum(dim=(1, 2)) * weight[example]).sum()
 
 
+def similarity_error(
+    logits: Tensor, cosine: Tensor, context_weight: Tensor, weight: Tensor
+) -> Tensor:
+    """Return the squared error of similarities of question and context sentences.
+
+    A cosine of 0 is the logit -3, and one of 1 the logit 5; cosines are NaN where unknown. By the
+    context weights each sentence counts once. *Shapes:* [B, C] x 3, [B] -> [].
+    """
+    known = ~cosine.isnan()
+    error = ((logits + 3) / 8 - cosine.nan_to_num()).square()
+    return sum_of_means(error, context_weight * known, weight)
+
+
 def share_error(shares: Tensor, true: Tensor, weight: Tensor) -> Tensor:
     """Return the squared error of expected shares of sentences. *Shapes:* [B] x 3 -> [].
 

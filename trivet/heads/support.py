@@ -91,6 +91,19 @@ def verdict_loss(faithfulness: Tensor, adherent: Tensor, weight: Tensor) -> Tens
     return sum_of_means(loss[:, None], known[:, None], weight)
 
 
+def opposites_loss(faithfulness: Tensor, opposites: Tensor, weight: Tensor) -> Tensor:
+    """Return the logistic loss of the order of right and wrong responses to the same contexts.
+
+    log(1 + exp(z_wrong - z_right)) of the logits of the joined faithfulness; each wrong response
+    counts once, by the mean over the right ones. *Shapes:* [B], [P, 2], [B] -> [].
+    """
+    logits = faithfulness.float().clamp(_SMALLEST, 1 - _SMALLEST).logit()
+    right, wrong = opposites.unbind(-1)
+    counts = torch.bincount(wrong, minlength=len(logits))
+    loss = nn.functional.softplus(logits[wrong] - logits[right])
+    return (loss * weight[wrong] / counts[wrong]).sum()
+
+
 def copy_nli_head(
     head: TokenHead, state: Mapping[str, Tensor], label2id: Mapping[str, int]
 ) -> None:

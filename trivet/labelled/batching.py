@@ -13,6 +13,8 @@ from torch.utils.data import Sampler
 from trivet.data.tokenization import IntArray
 from trivet.data.windows import Layout
 from trivet.errors import ConfigError
+from trivet.labelled.pairs import batch_units
+from trivet.records import LabelledExample
 
 _SHUFFLED_TOGETHER = 16  # batches; examples are shuffled within as many as these hold
 
@@ -110,16 +112,27 @@ class WindowBatches(Sampler[list[int]]):
     With several devices, each reads every ``world``-th batch from its rank on. With a seed (for
     training) all read the same number, because they step together, and each example once. Without
     a seed (for validation) every example is read exactly once too, but numbers may differ.
-    ``draws`` tells for training how often an epoch shows each example (``draw_rows``).
+    ``examples`` tell for training how often an epoch shows each (``draw_rows``), and which share a
+    batch (``batch_units``); without them each is shown once.
     """
 
     def __init__(
-        self, layouts: Iterable[Layout], budget: int, seed: int | None, draws: Sequence[float] = ()
+        self,
+        layouts: Iterable[Layout],
+        budget: int,
+        seed: int | None,
+        examples: Sequence[LabelledExample] = (),
     ) -> None:
         sizes = [(len(layout.rows), max(map(len, layout.rows))) for layout in layouts]
         self._windows, self._widths = np.asarray(sizes, dtype=np.int64).reshape(-1, 2).T
-        # Read after the layouts, which may fill it.
-        self._draws = np.asarray(draws or [1.0] * len(sizes))
+        # The examples are read after the layouts, which may fill them.
+        self._units = (
+            [(row,) for row in range(len(sizes))]
+            if seed is None or not examples
+            else batch_units(examples)
+        )
+        draws = [examples[unit[0]].draws if examples else 1.0 for unit in self._units]
+        self._draws = np.asarray(draws)
         self._budget = budget
         self.seed = seed
         self.epoch = 0
@@ -155,12 +168,13 @@ class WindowBatches(Sampler[list[int]]):
 
     def _batches(self) -> list[list[int]]:
         sizes = self._windows, self._widths
-        rows = np.arange(len(self._windows))
+        windows = np.asarray([self._windows[[*unit]].sum() for unit in self._units])
+        widths = np.asarray([self._widths[[*unit]].max() for unit in self._units])
+        drawn = np.arange(len(self._units))
         if self.seed is not None:
-            rows = draw_rows(self._windows, self._draws, self.seed, self.epoch)
-        windows, widths = self._windows[rows], self._widths[rows]
-        filled = fill_batches(windows, widths, self._budget, self.seed, self.epoch)
-        batches: list[list[int]] = [rows[batch].tolist() for batch in filled]
+            drawn = draw_rows(windows, self._draws, self.seed, self.epoch)
+        filled = fill_batches(windows[drawn], widths[drawn], self._budget, self.seed, self.epoch)
+        batches = [[row for unit in drawn[batch] for row in self._units[unit]] for batch in filled]
         if self.seed is not None and self._world > 1:
             batches = balance_batches(batches, *sizes, self._world, self.seed, self.epoch)
         elif len(batches) < self._world:

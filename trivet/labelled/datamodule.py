@@ -25,6 +25,8 @@ from trivet.errors import ConfigError
 from trivet.labelled.augmentation.augment import Augmentation, augment_batch
 from trivet.labelled.batching import WindowBatches
 from trivet.labelled.labels import Targets, align_labels, collate_labels, evidence_labels
+from trivet.labelled.pairs import right_and_wrong
+from trivet.labelled.similarity import Retriever
 from trivet.records import LabelledExample
 
 _BLOCK = 256  # examples tokenized in one batch
@@ -51,7 +53,8 @@ class Batch(NamedTuple):
     as ``teacher``, over the batches of the epoch. Losses are divided by it, so an example's weight
     is independent of its batch.
     ``is_evidence`` tells which copies of the response tokens are in evidence windows, [B, K].
-    ``truths`` has the labels of whole examples (``truths``), [B] each.
+    ``truths`` has the labels of whole examples (``truths``), [B] each. ``opposites`` are the pairs
+    of a right and a wrong response to the same contexts, by their places in the batch, [P, 2].
     """
 
     windows: Windows
@@ -59,6 +62,7 @@ class Batch(NamedTuple):
     targets: Targets
     pairs: EvidencePairs
     truths: Mapping[str, Tensor]
+    opposites: Tensor
     examples: list[LabelledExample]
     mean_labelled: Mapping[str, float]
 
@@ -68,8 +72,12 @@ def prepare(
     tokenizer: SegmentTokenizer,
     settings: WindowSettings,
     use_evidence: bool = True,
+    retriever: Retriever | None = None,
 ) -> list[Item]:
-    """Tokenize, cut and label examples, each once, as a bundle reads them."""
+    """Tokenize, cut and label examples, each once, as a bundle reads them.
+
+    With a ``retriever``, examples with labels of relevance have its cosines among their targets.
+    """
     items = []
     for first in range(0, len(examples), _BLOCK):
         block = examples[first : first + _BLOCK]
@@ -79,6 +87,8 @@ def prepare(
         for labelled, tokenized in zip(block, texts, strict=True):
             layout = lay_out(tokenized, settings, tokenizer.special)
             targets = align_labels(labelled, tokenized, layout, use_evidence)
+            if retriever is not None and labelled.labels.relevant is not None:
+                targets = targets._replace(cosine=retriever.cosines(tokenized))
             items.append(Item(labelled, tokenized, layout, targets))
     return items
 
@@ -210,17 +220,15 @@ class RagData(lightning.LightningDataModule):
             seed = self._seed if name == "train" else None
             examples: list[LabelledExample] = []
             labelled: dict[str, float] = dict.fromkeys(count_labelled(()), 0.0)
-            draws: list[float] = []
 
             def layouts() -> Iterator[Layout]:  # one pass: items may be read from a file
                 for item in items:
                     examples.append(item.labelled)
-                    draws.append(item.labelled.draws)
                     for head, known in _is_labelled(item).items():
                         labelled[head] += known * item.labelled.draws
                     yield item.layout
 
-            batches = WindowBatches(layouts(), self._budget, seed, draws)
+            batches = WindowBatches(layouts(), self._budget, seed, examples)
             altered = self._altered if name == "train" else ()
             data = _Items(items, examples, batches, *altered)
             self._loaders[name] = ResumableLoader(data, batches, self._pad, labelled, self._workers)
@@ -281,6 +289,7 @@ class RagData(lightning.LightningDataModule):
             is_evidence=move(batch.is_evidence),
             targets=Targets(*map(move, batch.targets)),
             pairs=EvidencePairs(*map(move, batch.pairs)),
+            opposites=move(batch.opposites),
             truths={name: move(each) for name, each in batch.truths.items()},
         )
 
@@ -313,6 +322,8 @@ def collate_items(
     windows = collate([item.layout for item in items], pad)
     shape = (*windows.response_at.shape, windows.context_at.shape[1])
     targets = collate_labels([item.targets for item in items], shape)
+    rows = [item.labelled for item in items]
+    opposites = right_and_wrong(rows, targets.adherent.tolist())
     labels = [evidence_labels(item.labelled, item.tokenized) for item in items]
     pairs = collate_pairs([item.layout for item in items], labels, windows.input_ids.shape[1])
     is_evidence = torch.zeros(shape[0], shape[2], dtype=torch.bool)
@@ -325,8 +336,9 @@ def collate_items(
         is_evidence=is_evidence,
         targets=Targets(*map(torch.from_numpy, targets)),
         pairs=EvidencePairs(*map(torch.from_numpy, pairs)),
-        truths=truths([item.labelled for item in items]),
-        examples=[item.labelled for item in items],
+        truths=truths(rows),
+        opposites=torch.tensor(opposites, dtype=torch.int64).reshape(-1, 2),
+        examples=rows,
         mean_labelled=count_labelled(items) if mean_labelled is None else mean_labelled,
     )
 

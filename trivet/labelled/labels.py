@@ -32,6 +32,8 @@ class Targets(NamedTuple):
     relevant: Array  # 1 or 0, [C]
     utilized: Array  # 1 or 0, [C]
     weight: Array  # weight of the example, []
+    # cosine of the token's sentence and the question by a retriever, NaN where unknown, [C] float32
+    cosine: Array
 
 
 def align_labels(
@@ -84,6 +86,7 @@ def align_labels(
         relevant=_mark_contexts(labels.relevant, tokenized),
         utilized=_mark_contexts(labels.utilized, tokenized),
         weight=np.asarray(labelled.weight, dtype=np.float32),
+        cosine=np.full(len(tokenized.context), np.nan, dtype=np.float32),
     )
 
 
@@ -118,6 +121,7 @@ def collate_labels(targets: Sequence[Targets], shape: tuple[int, int, int, int])
         relevant=np.full((examples, contexts), UNKNOWN, dtype=np.int64),
         utilized=np.full((examples, contexts), UNKNOWN, dtype=np.int64),
         weight=np.asarray([target.weight for target in targets], dtype=np.float32),
+        cosine=np.full((examples, contexts), np.nan, dtype=np.float32),
     )
     for b, target in enumerate(targets):
         length, shown = target.window_class.shape
@@ -125,6 +129,7 @@ def collate_labels(targets: Sequence[Targets], shape: tuple[int, int, int, int])
         batch.token_supported[b, :length] = target.token_supported
         batch.relevant[b, : len(target.relevant)] = target.relevant
         batch.utilized[b, : len(target.utilized)] = target.utilized
+        batch.cosine[b, : len(target.cosine)] = target.cosine
     return batch
 
 

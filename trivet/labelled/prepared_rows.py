@@ -28,6 +28,7 @@ from trivet.data.tokenization import SegmentTokenizer, TokenizedExample
 from trivet.data.windows import Layout, WindowSettings
 from trivet.labelled.datamodule import Item, prepare
 from trivet.labelled.labels import Targets
+from trivet.labelled.similarity import Retriever
 from trivet.records import LabelledExample
 
 AnyArray = npt.NDArray[Any]
@@ -89,15 +90,17 @@ def prepare_cached(
     use_evidence: bool,
     folder: Path,
     workers: int = 0,
+    retriever: Retriever | None = None,
 ) -> PreparedRows:
     """Return the rows as ``prepare`` makes them, from a file in ``folder`` that is made if needed.
 
-    ``workers`` is the number of processes that prepare; 0 or 1: this one.
+    ``workers`` is the number of processes that prepare; 0 or 1: this one. The ``retriever`` gives
+    cosines (``prepare``).
 
     Of several processes one makes the file and the others wait. One that is killed leaves a
     ``.half`` file, which is never read, and which the next one overwrites.
     """
-    key = _key(examples, tokenizer, settings, use_evidence)
+    key = _key(examples, tokenizer, settings, use_evidence, retriever)
     path = folder / f"{key}.arrow"
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / f"{key}.lock"):
@@ -107,7 +110,11 @@ def prepare_cached(
             half = path.with_suffix(".half")
             with pa.OSFile(str(half), "wb") as file, pa.ipc.new_file(file, _SCHEMA) as writer:
                 make = partial(
-                    _encode_block, tokenizer=tokenizer, settings=settings, use_evidence=use_evidence
+                    _encode_block,
+                    tokenizer=tokenizer,
+                    settings=settings,
+                    use_evidence=use_evidence,
+                    retriever=retriever,
                 )
                 for blobs in _map_blocks(make, examples, workers):
                     writer.write_batch(
@@ -139,8 +146,9 @@ def _encode_block(
     tokenizer: SegmentTokenizer,
     settings: WindowSettings,
     use_evidence: bool,
+    retriever: Retriever | None,
 ) -> list[bytes]:
-    items = prepare(examples, tokenizer, settings, use_evidence)
+    items = prepare(examples, tokenizer, settings, use_evidence, retriever)
     rows = (_flatten("", _Prepared(item.tokenized, item.layout, item.targets)) for item in items)
     return [save({name: _smallest(array) for name, array in row.items()}) for row in rows]
 
@@ -164,9 +172,11 @@ def _key(
     tokenizer: SegmentTokenizer,
     settings: WindowSettings,
     use_evidence: bool,
+    retriever: Retriever | None,
 ) -> str:
     found = hashlib.sha256(_code().encode())
-    found.update(json.dumps([asdict(settings), use_evidence]).encode())
+    cosines = None if retriever is None else retriever.fingerprint()
+    found.update(json.dumps([asdict(settings), use_evidence, cosines]).encode())
     found.update(tokenizer.to_json().encode())
     for example in examples:
         found.update(repr(example).encode("utf-8", "surrogatepass"))

@@ -354,6 +354,31 @@ def pair_logits(states: Tensor, response_pool: Tensor, context_pool: Tensor) -> 
     return logits
 
 
+def question_similarity(
+    states: Tensor, attention_mask: Tensor, segment_ids: Tensor, context_at: Tensor
+) -> Tensor:
+    """Return how well each position of a window fits the question, by the evidence head's states.
+
+    The question takes the place of a response sentence in ``evidence_logits``; its tokens and
+    separators are those after the last context token that counts. The mean over a sentence's
+    tokens is the sentence's logit. *Shapes:* [N, L, P], [N, L] x 2, [B, C] -> [N, L].
+    """
+    width = states.shape[1]
+    real = context_at >= 0
+    # The last entry takes what padding marks.
+    flat = torch.where(real, context_at, states.shape[0] * width).reshape(-1)
+    marks = attention_mask.new_zeros(states.shape[0] * width + 1)
+    marks = marks.scatter(0, flat, torch.ones_like(flat))[:-1].reshape(-1, width)
+    place = torch.arange(width, device=states.device)
+    after_context = place > (marks * place).amax(-1, keepdim=True)
+    asked = (after_context & (attention_mask > 0) & (segment_ids == 0)).to(states.dtype)
+    pool = asked / asked.sum(-1, keepdim=True).clamp(min=1.0)
+    half = EVIDENCE_STATES // 2
+    query = pool[:, None] @ states[..., :half]
+    similarity: Tensor = half * (states[..., half:] @ query.transpose(1, 2)).squeeze(-1)
+    return similarity
+
+
 def start_evidence(projection: nn.Linear) -> None:
     """Start the projections of the evidence head small, with a probability of 5 % for any pair."""
     half = EVIDENCE_STATES // 2

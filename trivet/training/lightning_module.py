@@ -21,12 +21,26 @@ from trivet.heads.losses import (
     gradient_cosines,
     sentence_cross_entropy,
     share_error,
+    similarity_error,
 )
-from trivet.heads.support import sentence_loss, token_loss, verdict_loss, window_loss
+from trivet.heads.support import (
+    opposites_loss,
+    sentence_loss,
+    token_loss,
+    verdict_loss,
+    window_loss,
+)
 from trivet.labelled.datamodule import Batch
 from trivet.model.aggregate import Outputs, gather_tokens
 from trivet.model.architecture import HEAD_NAMES, HeadName
-from trivet.model.rag_model import RagModel, TokenLogits, gather_classes, join_support, pair_logits
+from trivet.model.rag_model import (
+    RagModel,
+    TokenLogits,
+    gather_classes,
+    join_support,
+    pair_logits,
+    question_similarity,
+)
 from trivet.training.checkpoints import stop_if_diverged
 from trivet.training.memory import read_in_slices
 from trivet.training.teacher import Teacher
@@ -34,10 +48,10 @@ from trivet.training.validation import ValidationMeasures
 
 # Losses of each head.
 HEAD_LOSSES = {
-    "support": ("window", "token", "sentence", "verdict"),
+    "support": ("window", "token", "sentence", "verdict", "opposites"),
     "relevance": ("relevance", "relevance_share"),
     "utilization": ("utilization", "utilization_share"),
-    "evidence": ("evidence",),
+    "evidence": ("evidence", "similarity"),
 }
 _TAUGHT = "teacher_"  # names of the losses against a teacher begin like this
 
@@ -126,8 +140,21 @@ class RagTraining(lightning.LightningModule):
             pairs = pair_logits(logits["evidence"], *batch.pairs[:2])
             loss = evidence_cross_entropy(pairs, *batch.pairs[2:], batch.targets.weight)
             found["evidence"] = self._loss.evidence * loss
+        if "evidence" in logits and self._loss.similarity:
+            windows = batch.windows
+            states = logits["evidence"]
+            with torch.autocast(states.device.type, enabled=False):
+                similarity = question_similarity(states, *windows[1:3], windows.context_at)
+            loss = similarity_error(
+                gather_tokens(similarity.reshape(-1), windows.context_at),
+                batch.targets.cosine,
+                windows.context_weight,
+                batch.targets.weight,
+            )
+            found["similarity"] = self._loss.similarity * loss
+        counted = {"similarity": "relevance"}  # its rows are those with labels of relevance
         return {
-            name: found[name] / max(1.0, batch.mean_labelled[head])
+            name: found[name] / max(1.0, batch.mean_labelled[counted.get(name, head)])
             for head, names in HEAD_LOSSES.items()
             for name in names
             if name in found
@@ -171,6 +198,9 @@ class RagTraining(lightning.LightningModule):
             found["verdict"] = weights.verdict * verdict_loss(
                 outputs.faithfulness, adherent, weight
             )
+        if weights.opposites:
+            loss = opposites_loss(outputs.faithfulness, batch.opposites, weight)
+            found["opposites"] = weights.opposites * loss
         return found
 
     def _context_losses(

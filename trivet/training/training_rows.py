@@ -19,6 +19,7 @@ from trivet.errors import ConfigError
 from trivet.labelled.datamodule import Item, prepare
 from trivet.labelled.grouping import Leaks, drop_leaks
 from trivet.labelled.prepared_rows import prepare_cached
+from trivet.labelled.similarity import Retriever
 from trivet.labelled.source_report import SourceReport
 from trivet.labelled.sources import choose_rows, load_source
 from trivet.records import LabelledExample
@@ -59,17 +60,18 @@ def prepared_rows(
     dev, _ = _load(config.data.dev, config.run.seed)
     _refuse_shared_groups(taught, dev)
     _refuse_unlabelled(config, taught)
+    retriever = Retriever(config.encoder.name) if config.loss.similarity else None
     if config.data.cache is not None:
         folder = Path(config.data.cache).expanduser()
         settings: dict[str, Any] = {**lay_out.keywords, "folder": folder}
         settings["workers"] = config.run.workers
         return (
-            prepare_cached(taught, **settings),
+            prepare_cached(taught, retriever=retriever, **settings),
             prepare_cached(dev, **settings),
             used,
             leaks,
         )
-    return lay_out(taught), lay_out(dev), used, leaks
+    return lay_out(taught, retriever=retriever), lay_out(dev), used, leaks
 
 
 def load_training_rows(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from trivet.labelled.augmentation.augment import Augmentation, augment_batch
 from trivet.labelled.augmentation.removed_sentences import remove_evidence, remove_sentences
-from trivet.labelled.augmentation.twins import TWINS, make_twin
+from trivet.labelled.augmentation.twins import TWINS, make_twin, swap_value
 from trivet.labelled.augmentation.values import (
     find_quantities,
     find_values,
@@ -21,6 +21,7 @@ from trivet.labelled.augmentation.values import (
     other_form,
     units_like,
 )
+from trivet.labelled.pairs import right_and_wrong
 from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample, Span
 
 TOWER = "The tower is 330 metres tall. Gustave Eiffel opened it on March 31, 1889."
@@ -265,14 +266,29 @@ def test_other_forms_of_a_value(value: str, other: str | None) -> None:
 
 
 def test_twins_follow_the_rows_of_their_batch() -> None:
-    rows = [row(), replace(row(), group="2")]
+    right = replace(row(), generator="a model", labels=replace(row().labels, adherent=True))
+    rows = [right, replace(right, group="2"), replace(right, generator=None)]
     twins = Augmentation(twins=1.0)
-    batch = augment_batch(rows, [0, 1], twins, 0, 0, rows)
-    assert batch[:2] == rows
-    assert len(batch) == 4
-    assert [twin.group for twin in batch[2:]] == ["1", "2"]
-    assert batch == augment_batch(rows, [0, 1], twins, 0, 0, rows)
-    assert augment_batch(rows, [0, 1], Augmentation(), 0, 0, rows) == rows
+    batch = augment_batch(rows, [0, 1, 2], twins, 0, 0, rows)
+    assert batch[:3] == rows
+    assert [twin.group for twin in batch[3:]] == ["1", "2"]  # none of a text that no model wrote
+    pairs = right_and_wrong(batch[:4], [1, 1, 1, 0])
+    assert pairs == [(0, 3), (1, 3), (2, 3)]
+    assert batch == augment_batch(rows, [0, 1, 2], twins, 0, 0, rows)
+    assert augment_batch(rows, [0, 1, 2], Augmentation(), 0, 0, rows) == rows
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_foreign_value_is_in_no_context(seed: int) -> None:
+    foreign = ("The bridge of Oslo has 71 lamps and was opened on May 4, 1951 by Ann Lee.",)
+    own = " ".join(row().example.contexts)
+    for kind in ("number", "date", "entity"):
+        random = np.random.default_rng(seed)
+        if (twin := swap_value(row(), random, kind, foreign)) is not None:  # type: ignore[arg-type]
+            (span,) = set(twin.labels.unsupported or ()) - set(row().labels.unsupported or ())
+            changed = twin.example.response[span.start : span.end]
+            assert changed in foreign[0]
+            assert changed not in own
 
 
 def test_a_row_without_a_twin_has_none() -> None:

@@ -48,7 +48,8 @@ class Augmentation:
     empty_response: float = 0.0  # remove the response
     # replace the response by sentences of the contexts; also if it is empty
     quote_contexts: float = 0.0
-    twins: float = 0.0  # add a copy of the row with one small change (``twins``) to its batch
+    # add a copy of a model's right answer with one small change (``twins``) to its batch
+    twins: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -98,9 +99,18 @@ def augment_batch(
                 lost = new.labels == Labels() != example.labels
                 example = example if lost else new
         altered.append(example)
-        if draw.random.random() < augmentation.twins:
-            twins.append(make_twin(example, draw.random))
+        if draw.random.random() < augmentation.twins and _is_right_answer(example):
+            other = _draw_unrelated(pool, draw)
+            twins.append(make_twin(example, draw.random, other.example.contexts if other else ()))
     return [*altered, *(twin for twin in twins if twin is not None)]
+
+
+def _is_right_answer(example: LabelledExample) -> bool:
+    """Tell whether a model wrote the response and it is adherent.
+
+    A changed quotation is found by comparing words; a changed answer is what must be learnt.
+    """
+    return example.generator is not None and example.labels.adherent is True
 
 
 def _alter(name: str, example: LabelledExample, draw: _Draw) -> LabelledExample:

@@ -10,7 +10,7 @@ nothing. After FactCC (arXiv 1910.12840, 3.1) and BUMP (arXiv 2212.09955).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -62,10 +62,24 @@ _UNRELATED = 0.34  # share of a response sentence's words up to which a sentence
 MakeTwin = Callable[[LabelledExample, np.random.Generator], LabelledExample | None]
 
 
-def make_twin(labelled: LabelledExample, random: np.random.Generator) -> LabelledExample | None:
-    """Make a twin of a random kind, or ``None`` if no kind is possible."""
-    twins = (TWINS[kind](labelled, random) for kind in draw_kinds(random))
-    return next((twin for twin in twins if twin is not None), None)
+def make_twin(
+    labelled: LabelledExample, random: np.random.Generator, foreign: Sequence[str] = ()
+) -> LabelledExample | None:
+    """Make a twin of a random kind, or ``None`` if no kind is possible.
+
+    Half of the changed numbers, dates and names become one of the same contexts, which counting
+    words cannot see, and half one of the ``foreign`` texts, if there are any.
+    """
+    for kind in draw_kinds(random):
+        from_foreign = bool(foreign) and kind in _SWAPPED and random.random() < _FOREIGN_SHARE
+        twin = (
+            swap_value(labelled, random, _SWAPPED[kind], foreign)
+            if from_foreign
+            else TWINS[kind](labelled, random)
+        )
+        if twin is not None:
+            return twin
+    return None
 
 
 def draw_kinds(random: np.random.Generator) -> list[str]:
@@ -76,21 +90,22 @@ def draw_kinds(random: np.random.Generator) -> list[str]:
 
 
 def swap_value(
-    labelled: LabelledExample, random: np.random.Generator, kind: Kind
+    labelled: LabelledExample,
+    random: np.random.Generator,
+    kind: Kind,
+    foreign: Sequence[str] = (),
 ) -> LabelledExample | None:
-    """Replace a value that the contexts hold by another value of the contexts.
+    """Replace a value that the contexts hold by another of theirs, or of ``foreign`` texts.
 
     The new value is not in the same sentence of the response, and the contexts do not have it
-    after the same words.
+    after the same words; one of foreign texts they do not have at all.
     """
     response = labelled.example.response
-    candidates = [
-        (value, words_before(text, value))
-        for text in labelled.example.contexts
-        for value in find_values(text)
-        if value.kind == kind
-    ]
+    candidates = _values_of(labelled.example.contexts, kind)
     known = {value.normal for value, _ in candidates}
+    if foreign:
+        new_values = _values_of(foreign, kind)
+        candidates = [pair for pair in new_values if pair[0].normal not in known]
     values = [value for value in find_values(response) if value.kind == kind]
     own = [v for v in values if v.normal in known and _is_supported(labelled, v.span)]
     for place in random.permutation(len(own)).tolist():
@@ -106,6 +121,12 @@ def swap_value(
             new = others[int(random.integers(len(others)))]
             return replace_words(labelled, value.span, new, supported=False)
     return None
+
+
+def _values_of(texts: Sequence[str], kind: Kind) -> list[tuple[Value, tuple[str, ...]]]:
+    """Return the values of a kind in some texts, each with the two words before it."""
+    values = ((text, value) for text in texts for value in find_values(text))
+    return [(value, words_before(text, value)) for text, value in values if value.kind == kind]
 
 
 def change_digit(labelled: LabelledExample, random: np.random.Generator) -> LabelledExample | None:
@@ -240,10 +261,11 @@ def rewrite(labelled: LabelledExample, random: np.random.Generator) -> LabelledE
     return replace_words(labelled, span, new, supported=True)
 
 
+_SWAPPED: dict[str, Kind] = {"number": "number", "date": "date", "entity": "entity"}
+_FOREIGN_SHARE = 0.5  # of the changed numbers, dates and names
+
 TWINS: dict[str, MakeTwin] = {
-    "number": partial(swap_value, kind="number"),
-    "date": partial(swap_value, kind="date"),
-    "entity": partial(swap_value, kind="entity"),
+    **{name: partial(swap_value, kind=kind) for name, kind in _SWAPPED.items()},
     "digit": change_digit,
     "unit": swap_unit,
     "negation": negate,
