@@ -13,6 +13,7 @@ from trivet.heads.losses import (
     gradient_cosines,
     sentence_cross_entropy,
     share_error,
+    similarity_error,
 )
 
 loss = sentence_cross_entropy
@@ -112,3 +113,14 @@ def test_only_what_every_head_reaches_and_heads_with_a_loss_count(shared: nn.Par
     assert gradient_cosines(apart, [shared, own]) == {}
     without_loss = {"support": along(shared, 1.0, 0.0), "relevance": along(shared, 0.0, 0.0)}
     assert gradient_cosines(without_loss, [shared]) == {}
+
+
+def test_the_error_of_a_similarity_is_that_of_its_cosine_and_blind_to_the_unknown() -> None:
+    logits = torch.tensor([[-3.0, 5.0, 1.0], [9.0, 9.0, 9.0]], requires_grad=True)
+    cosine = torch.tensor([[0.0, 1.0, 0.0], [float("nan")] * 3])
+    weight = torch.tensor([[0.25, 0.25, 0.5], [0.3, 0.3, 0.4]])
+    error = similarity_error(logits, cosine, weight, torch.tensor([2.0, 1.0]))
+    assert error.item() == pytest.approx(2 * 0.5 * 0.25)
+    error.backward()
+    assert logits.grad is not None
+    assert (logits.grad != 0).tolist() == [[False, False, True], [False] * 3]

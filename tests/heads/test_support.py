@@ -11,6 +11,7 @@ from torch import Tensor
 from trivet.errors import ConfigError
 from trivet.heads.support import (
     copy_nli_head,
+    opposites_loss,
     sentence_loss,
     token_loss,
     verdict_loss,
@@ -158,3 +159,17 @@ def test_a_checkpoint_that_does_not_fit_is_refused_by_name(
     state = {name: tensor for name, tensor in changed.items() if tensor is not None}
     with pytest.raises(ConfigError, match=f"(?s)encoder.init: nli: .*{message}"):
         copy_nli_head(TokenHead(4, 3, pooled=pooled), state, labels)
+
+
+def test_right_and_wrong_responses_are_compared_and_each_wrong_one_counts_once() -> None:
+    faithfulness = torch.tensor([0.8, 0.5, 0.5, 0.9, 0.5], requires_grad=True)
+    pairs = torch.tensor([[0, 2], [1, 2], [3, 4]])
+    loss = opposites_loss(faithfulness, pairs, torch.tensor([9.0, 9.0, 2.0, 9.0, 1.0]))
+    odds = torch.tensor([4.0, 1.0, 9.0])  # of the right response to the wrong one's
+    each = torch.log1p(1 / odds)
+    assert loss.item() == pytest.approx(float(2 * (each[0] + each[1]) / 2 + each[2]))
+    loss.backward()
+    assert faithfulness.grad is not None
+    assert faithfulness.grad.sign().tolist() == [-1, -1, 1, -1, 1]
+    nothing = opposites_loss(faithfulness, pairs[:0], torch.ones(5))
+    assert nothing.item() == 0

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from torch import nn
 
 from trivet.ablation.scores import WeightsBackend
 from trivet.data.collating import collate
@@ -18,9 +19,9 @@ from trivet.evaluation.evaluation_job import InferenceJob, WorkerPool
 from trivet.evaluation.packing import BatchLimits
 from trivet.labelled.datamodule import collate_items, prepare
 from trivet.model.aggregate import Outputs
-from trivet.model.architecture import Granularity
+from trivet.model.architecture import EVIDENCE_STATES, Granularity
 from trivet.model.calibration import PiecewiseLinear
-from trivet.model.rag_model import RagModel, as_tensors
+from trivet.model.rag_model import RagModel, as_tensors, question_similarity
 from trivet.model.trunk import Trunk
 from trivet.records import LabelledExample, Labels, RagExample
 
@@ -216,3 +217,22 @@ def test_evidence_is_joined_in_training_as_in_serving(
         torch.testing.assert_close(sentences, theirs, atol=2e-5, rtol=0)
         found = torch.from_numpy(served.faithfulness)[0]
         torch.testing.assert_close(found, taught.faithfulness[b], atol=2e-5, rtol=0)
+
+
+def test_a_similarity_reads_the_question_and_not_the_padding() -> None:
+    # [CLS] context context [SEP] question question [SEP] response [SEP], and a shorter window.
+    states = torch.randn(2, 9, EVIDENCE_STATES)
+    mask = torch.tensor([[1] * 9, [1] * 6 + [0] * 3])
+    segments = torch.tensor([[0] * 7 + [1] * 2, [0] * 5 + [1] + [0] * 3])
+    context_at = torch.tensor([[1, 2], [10, -1]])
+    half = EVIDENCE_STATES // 2
+    asked = states[0, 3:7, :half].mean(0), states[1, 2:5, :half].mean(0)
+    wanted = torch.stack([half * (states[n, :, half:] @ asked[n]) for n in range(2)])
+    found = question_similarity(states, mask, segments, context_at)
+    assert torch.allclose(found, wanted, atol=1e-4)
+    padded = (
+        nn.functional.pad(states, (0, 0, 0, 4), value=7.0),
+        *(nn.functional.pad(each, (0, 4)) for each in (mask, segments)),
+    )
+    moved = torch.tensor([[1, 2], [14, -1]])
+    assert torch.allclose(question_similarity(*padded, moved)[:, :9], wanted, atol=1e-4)

@@ -21,7 +21,6 @@ from trivet.labelled.augmentation.values import (
     other_form,
     units_like,
 )
-from trivet.labelled.pairs import right_and_wrong
 from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample, Span
 
 TOWER = "The tower is 330 metres tall. Gustave Eiffel opened it on March 31, 1889."
@@ -272,8 +271,6 @@ def test_twins_follow_the_rows_of_their_batch() -> None:
     batch = augment_batch(rows, [0, 1, 2], twins, 0, 0, rows)
     assert batch[:3] == rows
     assert [twin.group for twin in batch[3:]] == ["1", "2"]  # none of a text that no model wrote
-    pairs = right_and_wrong(batch[:4], [1, 1, 1, 0])
-    assert pairs == [(0, 3), (1, 3), (2, 3)]
     assert batch == augment_batch(rows, [0, 1, 2], twins, 0, 0, rows)
     assert augment_batch(rows, [0, 1, 2], Augmentation(), 0, 0, rows) == rows
 
