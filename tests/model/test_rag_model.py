@@ -230,9 +230,7 @@ def test_a_similarity_reads_the_question_and_not_the_padding() -> None:
     wanted = torch.stack([half * (states[n, :, half:] @ asked[n]) for n in range(2)])
     found = question_similarity(states, mask, segments, context_at)
     assert torch.allclose(found, wanted, atol=1e-4)
-    padded = (
-        nn.functional.pad(states, (0, 0, 0, 4), value=7.0),
-        *(nn.functional.pad(each, (0, 4)) for each in (mask, segments)),
-    )
-    moved = torch.tensor([[1, 2], [14, -1]])
-    assert torch.allclose(question_similarity(*padded, moved)[:, :9], wanted, atol=1e-4)
+    longer = nn.functional.pad(states, (0, 0, 0, 4), value=7.0)
+    mask, segments = (nn.functional.pad(each, (0, 4)) for each in (mask, segments))
+    found = question_similarity(longer, mask, segments, torch.tensor([[1, 2], [14, -1]]))
+    assert torch.allclose(found[:, :9], wanted, atol=1e-4)

@@ -42,7 +42,7 @@ def row(**labels: object) -> LabelledExample:
     )
     return LabelledExample(
         example=RagExample("How tall is it?", (TOWER, MAST), RESPONSE),
-        labels=replace(known, **labels),  # type: ignore[arg-type]
+        labels=replace(known, **labels),
         source="towers",
         group="1",
     )
@@ -281,7 +281,7 @@ def test_a_foreign_value_is_in_no_context(seed: int) -> None:
     own = " ".join(row().example.contexts)
     for kind in ("number", "date", "entity"):
         random = np.random.default_rng(seed)
-        if (twin := swap_value(row(), random, kind, foreign)) is not None:  # type: ignore[arg-type]
+        if (twin := swap_value(row(), random, kind, foreign)) is not None:
             (span,) = set(twin.labels.unsupported or ()) - set(row().labels.unsupported or ())
             changed = twin.example.response[span.start : span.end]
             assert changed in foreign[0]
