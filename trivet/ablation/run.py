@@ -56,7 +56,6 @@ class Finished:
     inference_seconds: float  # in the model over all test rows
     inference_windows: int
     inference_device: str
-    jobs: int  # number of runs that shared the machine
 
 
 def state_of(run: Run, tests: tuple[MeasuredRows, ...]) -> State:
@@ -107,7 +106,6 @@ def finish(
     run: Run,
     tests: tuple[MeasuredRows, ...],
     rows: Rows | None = None,
-    jobs: int = 1,
     command: str = "trivet ablate",
 ) -> Finished:
     """Train a run, from its last checkpoint if there is one, and measure it.
@@ -147,7 +145,6 @@ def finish(
         inference_seconds=scored.seconds,
         inference_windows=scored.windows,
         inference_device=scored.device,
-        jobs=jobs,
     )
     _write(run.folder / DONE, dataclasses.asdict(done))
     shutil.rmtree(run.folder / "checkpoints", ignore_errors=True)

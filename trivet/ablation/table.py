@@ -174,8 +174,6 @@ def _cost(
     remarks = []
     if any(one.tries > 1 for one in done):
         remarks.append("a run was interrupted and continued")
-    if any(one.jobs > 1 for one in done):
-        remarks.append(f"up to {max(one.jobs for one in done)} runs shared the machine")
     return Cost(
         cell,
         grid.cells[cell],

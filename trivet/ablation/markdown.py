@@ -1,4 +1,4 @@
-"""The table of a grid as Markdown and as a self-contained page."""
+"""The table of a grid as Markdown."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from pathlib import Path
 
 from trivet.ablation.comparison import MEASURES
 from trivet.ablation.table import Cost, Table, Value
-from trivet.report.pages import Section, interval, render_markdown, render_page, with_interval
-from trivet.report.plots import interval_svg
+from trivet.report.pages import Section, interval, render_markdown, with_interval
 
-TABLE = "table"  # stem of table.md, table.json and table.html
-_DRAWN = ("hallucination_auroc", "relevance_rmse", "utilization_rmse")
-_BY_SOURCE = (*_DRAWN, "span_f1")
+TABLE = "table"  # stem of table.md and table.json
+_BY_SOURCE = ("hallucination_auroc", "relevance_rmse", "utilization_rmse", "span_f1")
 
 _COST = (
     "cell",
@@ -38,27 +36,18 @@ _READING = (
 
 
 def write_table(table: Table, folder: Path) -> str:
-    """Write ``table.md``, ``table.json`` and ``table.html``; return the Markdown."""
+    """Write ``table.md`` and ``table.json``; return the Markdown."""
     folder.mkdir(parents=True, exist_ok=True)
     text = to_markdown(table)
     (folder / f"{TABLE}.md").write_text(text, encoding="utf-8")
     (folder / f"{TABLE}.json").write_text(table.to_json() + "\n", encoding="utf-8")
-    (folder / f"{TABLE}.html").write_text(to_html(table), encoding="utf-8")
     return text
 
 
 def to_markdown(table: Table) -> str:
-    """Return the sections of the page, without drawings."""
-    return render_markdown(_title(table), _sections(table))
-
-
-def to_html(table: Table) -> str:
-    """Return the page."""
-    return render_page(_title(table), _sections(table))
-
-
-def _title(table: Table) -> str:
-    return f"Ablation {table.name}: {len(table.cells)} cells, {len(table.seeds)} seeds"
+    """Return the sections of the table as Markdown."""
+    title = f"Ablation {table.name}: {len(table.cells)} cells, {len(table.seeds)} seeds"
+    return render_markdown(title, _sections(table))
 
 
 def _sections(table: Table) -> list[Section]:
@@ -102,39 +91,24 @@ def _cost_row(cost: Cost) -> list[str]:
 
 
 def _values_section(title: str, values: Sequence[Value], table: Table) -> Section:
-    rows, drawings = [], []
+    rows = []
     for measure in dict.fromkeys(value.measure for value in values):
         by_cell = {value.cell: value for value in values if value.measure == measure}
         rows.append([_arrow(measure), *_rows_cells(by_cell), *_cells(by_cell, table)])
-        points = [
-            (cell, one.mean, one.low, one.high)
-            for cell, one in by_cell.items()
-            if one.mean is not None
-        ]
-        if measure in _DRAWN and points:
-            drawings.append(interval_svg(points, f"{measure}, {title}", "mean over seeds"))
-    return Section(title, (), _header("measure", table), rows, drawings)
+    return Section(title, (), _header("measure", table), rows)
 
 
 def _differences_section(title: str, values: Sequence[Value], table: Table) -> Section:
-    rows, drawings = [], []
+    rows = []
     for measure in dict.fromkeys(value.measure for value in values):
         of_measure = [value for value in values if value.measure == measure]
         for one in of_measure:
             ranges = (one.rows_low, one.rows_high), (one.seeds_low, one.seeds_high)
             cells = (interval(*ends, "+.3f") for ends in ranges)
             rows.append([_arrow(measure), one.cell, f"{one.difference:+.3f}", *cells])
-        if measure in _DRAWN:
-            points = [
-                (one.cell, one.difference, one.rows_low, one.rows_high)
-                for one in of_measure
-                if one.difference is not None
-            ]
-            name = f"{measure}, difference to {table.cells[0]}, {title}"
-            drawings.append(interval_svg(points, name, "difference, 95 % over rows"))
     against = f"difference to {table.cells[0]}"
     header = ("measure", "cell", against, "95 % over rows", "95 % over seeds")
-    return Section(f"{title}, against {table.cells[0]}", (), header, rows, drawings)
+    return Section(f"{title}, against {table.cells[0]}", (), header, rows)
 
 
 def _by_source(values: Sequence[Value], table: Table) -> Section:
