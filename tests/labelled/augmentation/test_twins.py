@@ -42,7 +42,7 @@ def row(**labels: object) -> LabelledExample:
     )
     return LabelledExample(
         example=RagExample("How tall is it?", (TOWER, MAST), RESPONSE),
-        labels=replace(known, **labels),
+        labels=replace(known, **labels),  # type: ignore[arg-type]
         source="towers",
         group="1",
     )
