@@ -151,3 +151,16 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     broken.write_text("optim: {epochs: ", encoding="utf-8")
     with pytest.raises(ConfigError, match="cannot be read"):
         load_config([broken], GIVEN)
+
+
+def test_sources_are_left_out_by_words_of_their_licences() -> None:
+    sources = (
+        "data.train=[{spec: 'jsonl:a', share: 0.5, licence: MIT},"
+        "{spec: 'jsonl:b', share: 0.25, licence: CC BY-NC-SA 4.0},"
+        "{spec: 'jsonl:c', share: 0.25, licence: CC0}]"
+    )
+    kept = loaded(sources, "data.exclude_licences=[NC, research]").data.train
+    assert [source.spec for source in kept] == ["jsonl:a", "jsonl:c"]
+    assert [source.share for source in kept] == pytest.approx([2 / 3, 1 / 3])
+    with pytest.raises(ConfigError, match=r"data\.exclude_licences .* such that a source"):
+        loaded(sources, "data.exclude_licences=[MIT, CC]")

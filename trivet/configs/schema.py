@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Literal
 
@@ -166,6 +166,13 @@ class DataConfig:
         list[HeldOutConfig],
         Setting("Rows of later tests; their groups, passages, questions are not trained on."),
     ] = field(default_factory=list)
+    exclude_licences: Annotated[
+        list[str],
+        Setting(
+            "Words, such as research or NC, of licences whose sources of data.train are left out; "
+            "the shares of the others rise alike."
+        ),
+    ] = field(default_factory=list)
     thresholds_from: Annotated[list[str], Setting("Prefixes of dev sources; empty: all.")] = field(
         default_factory=list
     )
@@ -176,6 +183,8 @@ class DataConfig:
     ] = None
 
     def __post_init__(self) -> None:
+        if self.exclude_licences:
+            self._exclude()
         _check(bool(self.train), "data.train", self.train, "a list of at least one source")
         _check(bool(self.dev), "data.dev", self.dev, "a list of at least one source")
         shares = [source.share for source in self.train]
@@ -186,6 +195,16 @@ class DataConfig:
             must = f"of every source, and sum to 1 (they sum to {total}"
             must += f"; none has {', '.join(without)})" if without else ")"
             _check(fits, "data.train.share", shares, must)
+
+    def _exclude(self) -> None:
+        words = self.exclude_licences
+        kept = [s for s in self.train if not any(word in s.licence for word in words)]
+        _check(bool(kept), "data.exclude_licences", words, "such that a source of data.train stays")
+        total = sum(source.share or 0.0 for source in kept)
+        self.train = [
+            source if source.share is None else replace(source, share=source.share / total)
+            for source in kept
+        ]
 
 
 @dataclass
