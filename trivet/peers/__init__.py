@@ -1,1 +1,0 @@
-"""Other evaluators of faithfulness behind one call, compared by ``trivet compare``."""
