@@ -23,10 +23,24 @@ from trivet.errors import BundleError, WindowError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.export import export_onnx
 from trivet.importing import import_lettucedetect
-from trivet.peers.lettucedetect import prompt_of
 from trivet.records import RagExample
 
 MILL = "The old mill is in the north. It was built of stone in 1817."
+
+
+def prompt_of(passages: Sequence[str], question: str) -> str:
+    """Return the prompt of lettucedetect 0.2.3 (MIT, KR Labs): of a question, or of a summary."""
+    listed = "\n".join(f"passage {n}: {text}" for n, text in enumerate(passages, start=1))
+    if not question:
+        return f"Summarize the following text:\n{listed}\noutput:"
+    return (
+        f"Briefly answer the following question:\n{question}\nBear in mind that your response "
+        f"should be strictly based on the following {len(passages)} passages:\n{listed}\nIn case "
+        "the passages do not contain the necessary information to answer the question, please "
+        'reply with: "Unable to answer based on given passages."\noutput:'
+    )
+
+
 TEXTS = (MILL, "Who built 12 mills?", prompt_of([MILL], "Who?"), "passage 1: 2 3 4 5 6 7 8 9 10 11")
 EXAMPLES = {
     "plain": RagExample("When was it built?", (MILL, "The boat is red."), "In 1817. It is wide."),

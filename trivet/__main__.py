@@ -19,7 +19,7 @@ from trivet.commands.command import Command, Group
 from trivet.commands.evaluate import evaluate
 from trivet.commands.export import export
 from trivet.commands.llm_jobs import annotate, generate, perturb
-from trivet.commands.measuring import calibrate, compare, test
+from trivet.commands.measuring import calibrate, test
 from trivet.commands.review import review
 from trivet.commands.serving import mcp, serve
 from trivet.commands.shared import REFUSED, SOME_FAILED, USAGE
@@ -51,7 +51,7 @@ app = typer.Typer(
 _PANELS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
     "Judge answers": (evaluate, show, report),
     "Serve": (serve, mcp),
-    "Measure": (test, compare, calibrate),
+    "Measure": (test, calibrate),
     "Train": (adapt, train, ablate),
     "Data": (annotate, review, generate, perturb),
     "Bundles": (info, export, import_, publish),

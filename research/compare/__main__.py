@@ -13,7 +13,7 @@ from pathlib import Path
 
 from research.compare.measures import cost_table, measure_systems
 from research.compare.run import run_system
-from research.compare.systems import SYSTEMS, Setup, check_system, load_system
+from research.compare.systems import SYSTEMS, Setup, check_systems, load_system
 from trivet.batch.progress import show_line
 from trivet.errors import ConfigError, DataError
 from trivet.labelled.sources import choose_rows, load_source
@@ -38,13 +38,7 @@ def parse(words: list[str] | None) -> argparse.Namespace:
     add("--threads", type=int, help="threads of a local model")
     add("--model", default="", help="model of the prompts that name none")
     add("--base-url", help="OpenAI-compatible endpoint; default: OpenAI, or OPENAI_BASE_URL")
-    add(
-        "--price",
-        action="append",
-        default=[],
-        metavar="MODEL=IN,OUT",
-        help="dollars per million tokens",
-    )
+    add("--price", action="append", default=[], help="MODEL=IN,OUT, dollars per million tokens")
     add("--max-dollars", type=float)
     add("--concurrency", type=int, default=8, help="rows that a prompt is asked about at once")
     return parser.parse_args(words)
@@ -57,8 +51,7 @@ def compare(options: argparse.Namespace) -> str:
     if not rows:
         raise DataError(f"{' '.join(options.data)}: no row in split {options.split!r}")
     names = list(dict.fromkeys(options.systems.split()))
-    for name in names:
-        check_system(name)
+    check_systems(names)
     prices = [text.rpartition("=") for text in options.price]
     if not all(model for model, _, _ in prices):
         raise ConfigError("--price must be MODEL=IN,OUT")
@@ -92,16 +85,12 @@ def compare(options: argparse.Namespace) -> str:
                 raise ConfigError(f"--max-dollars needs --price {system.model}=IN,OUT")
             with show_line(quiet=not sys.stderr.isatty()) as say:
                 scores[name] = run_system(
-                    *(name, system, rows, options.out),
-                    restart=options.restart,
-                    concurrency=options.concurrency,
-                    on_score=lambda text, say=say: say(lambda: text),
+                    name, system, rows, options.out, options.restart, options.concurrency, say
                 )
     figures = measure_systems(rows, scores)
     tables = f"{to_markdown(figures)}\n{cost_table(scores, costs)}"
     (options.out / "comparison.md").write_text(tables, encoding="utf-8")
-    record = to_json(figures, rows=len(rows), data=options.data, split=options.split)
-    (options.out / "comparison.json").write_text(record, encoding="utf-8")
+    (options.out / "comparison.json").write_text(to_json(figures, rows=len(rows)), encoding="utf-8")
     return tables
 
 

@@ -26,8 +26,6 @@ SAMPLES = 5
 """Answers that SelfCheckGPT compares with (its paper: 20), and polls of ChainPoll."""
 
 _TOP = 20  # alternatives of a token, the most that endpoints give
-_WORDS = "one", "two", "three", "four", "five"
-_GRADES = {text: n for n, word in enumerate(_WORDS, start=1) for text in (word, str(n))}
 # A rating behind "Score:" anywhere, also in marks of Markdown, or behind "Score" on its own line.
 _SCORE = r"(?m)(?:score[*_]*:|^\s*score(?=\s+\d))[\s*_<(\[\"'`]*([^\W_]+(?:\.\d+)?)"
 # prometheus_eval.parser: a mark, the digits, and nothing more than "/5" after them.
@@ -41,9 +39,7 @@ _LIST_NUMBER = re.compile(r"\s*\d+[.)]?\s*")
 def likert(talk: Conversation) -> Score:
     """Return the rating from 1 to 5 of "Real-Time Evaluation Models for RAG"."""
     text = talk.ask("likert").text
-    if (grade := _GRADES.get(find(_SCORE, text)[1].lower())) is None:
-        raise unparsable(text)
-    return Score((grade - 1) / 4)
+    return _rating(find(_SCORE, text)[1], text)
 
 
 def chainpoll(talk: Conversation) -> Score:
@@ -64,10 +60,7 @@ def lynx(talk: Conversation) -> Score:
 def prometheus(talk: Conversation) -> Score:
     """Return the grade of Prometheus 2, from 1 to 5, by a rubric of faithfulness."""
     text = talk.ask("prometheus").text
-    grade = int(find(_RESULT, text)[1])
-    if not 1 <= grade <= 5:
-        raise unparsable(text)
-    return Score((grade - 1) / 4)
+    return _rating(find(_RESULT, text)[1], text)
 
 
 def ragas(talk: Conversation) -> Score:
@@ -142,6 +135,12 @@ def tlm(talk: Conversation) -> Score:
     weights = _WEIGHTS if answer.logprobs else _WEIGHTS_WITHOUT_LOGPROBS
     total = sum(weight * part for weight, part in zip(weights, parts, strict=True))
     return Score(total / sum(weights))
+
+
+def _rating(grade: str, text: str) -> Score:
+    if grade not in ("1", "2", "3", "4", "5"):
+        raise unparsable(text)
+    return Score((int(grade) - 1) / 4)
 
 
 def _sentences(talk: Conversation) -> list[str]:

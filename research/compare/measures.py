@@ -17,8 +17,8 @@ from trivet.errors import DataError
 from trivet.labelled.grouping import data_set
 from trivet.llm.budget import Price
 from trivet.measures.figures import Figure
-from trivet.measures.intervals import auroc
-from trivet.measures.metrics import Measured, draws_of, measure, to_figure
+from trivet.measures.intervals import Draws, auroc
+from trivet.measures.metrics import Measured, measure, to_figure
 from trivet.measures.predictions import Prediction
 from trivet.measures.samples import Sample
 from trivet.records import Evaluation, FailedEvaluation, LabelledExample, UnsupportedSpan
@@ -96,9 +96,7 @@ def _differences(
             auroc(1 - np.array([scores[at].faithfulness for at in both], dtype=float), positive)
             for scores in pair
         )
-        draws = draws_of(
-            [Prediction(rows[at], _verdict(rows[at], pair[0][at])) for at in both], name, resamples
-        )
+        draws = Draws([rows[at].group for at in both], name, resamples)
         every = np.arange(len(both))
         estimate = draws.estimate(ours, every).less(draws.estimate(first, every))
         sample = Sample(

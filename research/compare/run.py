@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from research.compare.systems import Score, System
+from trivet.batch.progress import Say
 from trivet.batch.resumable_jsonl import ResumableJsonl
 from trivet.errors import BackendError, ExampleError, WindowError
 from trivet.evaluation.streams import work_in_order
@@ -27,17 +28,11 @@ def run_system(
     system: System,
     rows: Sequence[LabelledExample],
     folder: Path,
-    *,
-    restart: bool = False,
-    concurrency: int = 8,
-    on_score: Callable[[str], None] = lambda text: None,
+    restart: bool,
+    concurrency: int,
+    say: Say,
 ) -> list[Score]:
-    """Score the rows that have no score of this system yet, and return those of all rows.
-
-    Raises:
-        RunChangedError: The file has scores of another system, version or rows.
-        LlmError: Further calls of an LLM would fail too; the scores so far are kept.
-    """
+    """Score the rows that have no score of this system yet, and return those of all rows."""
     file = "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in name)
     made_of = {"system": name, "about": system.about, "rows": digest_rows(rows)}
     with ResumableJsonl(folder / f"{file}.jsonl", made_of, restart=restart) as kept:
@@ -47,16 +42,14 @@ def run_system(
         for example, score in work_in_order(examples, work, concurrency if system.model else 1):
             scores.append(score)
             kept.append([{"id": example.id, "score": asdict(score)}])
-            on_score(f"{name}: {len(scores):,} of {len(rows):,} rows")
+            say(lambda: f"{name}: {len(scores):,} of {len(rows):,} rows")
     return scores
 
 
 def digest_rows(rows: Sequence[LabelledExample]) -> str:
     """Return a digest of texts, ids and order of rows; labels may change."""
-    texts = [
-        [row.example.id, row.example.question, row.example.contexts, row.example.response]
-        for row in rows
-    ]
+    examples = (row.example for row in rows)
+    texts = [[one.id, one.question, one.contexts, one.response] for one in examples]
     return hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16]
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from research.compare.systems import Score, Setup, System
-from trivet.logs.log import Log
 from trivet.errors import ConfigError, DataError, ExampleError
 from trivet.labelled.ragbench_labels import JUDGES
+from trivet.logs.log import Log
 from trivet.records import RagExample
 
 _THRESHOLDS = {"GPT-3.5": 0.5}  # its answer is a yes or no; for the others none was published
@@ -39,10 +39,9 @@ def load(name: str, argument: str, setup: Setup) -> System:
             raise DataError(f"{file} {row.place}: id {key} occurs twice")
         scores[key] = _read_score(values, column, f"{file} {row.place}")
     ids = [str(row.example.id) for row in setup.rows]
-    if lost := [key for key in ids if key not in scores]:
-        raise DataError(f"{file}: misses {len(lost)} of {len(ids)} rows, such as id {lost[0]}")
-    if len(set(ids)) < len(ids):
-        raise DataError(f"{file}: scores are found by id, and rows of --data share one")
+    lost = [key for key in ids if key not in scores]
+    if lost or len(set(ids)) < len(ids):
+        raise DataError(f"{file}: misses {len(lost)} of {len(ids)} rows {lost[:5]}, or ids repeat")
     about = f"{Path(file).name}:{column}, {(log.sha256() or '')[:12]}"
     return System(about, lambda example: scores[str(example.id)], timed=False)
 

@@ -44,23 +44,16 @@ class Score:
     seconds: float | None = None  # None lets the run measure it
 
     def __post_init__(self) -> None:
-        if (self.faithfulness is None) != (self.failed is not None):
-            raise ValueError(
-                f"faithfulness {self.faithfulness} and failed {self.failed!r}: one of them is None"
-            )
         # NaN fails both comparisons.
         if self.faithfulness is not None and not 0 <= self.faithfulness <= 1:
             raise ValueError(f"faithfulness must be in [0, 1], got {self.faithfulness}")
 
     @classmethod
     def at(cls, threshold: float, faithfulness: float, **more: Any) -> Self:
-        """Return a score that is flagged below a threshold; NaN becomes a failure.
-
-        Rounding may leave a mean of probabilities just outside [0, 1], where it is cut.
-        """
+        """Return a score that is flagged below a threshold; NaN becomes a failure."""
         if math.isnan(faithfulness):
             return cls(None, failed="not_a_number", **more)
-        if -_ROUNDING < faithfulness < 1 + _ROUNDING:
+        if -_ROUNDING < faithfulness < 1 + _ROUNDING:  # of a mean of probabilities
             faithfulness = min(1.0, max(0.0, faithfulness))
         return cls(faithfulness, hallucinated=faithfulness < threshold, **more)
 
@@ -85,11 +78,10 @@ class Setup:
     threads: int | None = None  # of a local model; None is one per core
 
 
-def check_system(name: str) -> None:
-    """Refuse a name that is not in the table, with all of them."""
-    known = name.partition(":")[0]
-    if known not in SYSTEMS:
-        raise ConfigError(f"unknown system {known!r}; there are {', '.join(sorted(SYSTEMS))}")
+def check_systems(names: Sequence[str]) -> None:
+    """Refuse names that are not in the table."""
+    if unknown := [name for name in names if name.partition(":")[0] not in SYSTEMS]:
+        raise ConfigError(f"unknown system {unknown[0]!r}; there are {', '.join(sorted(SYSTEMS))}")
 
 
 def load_system(name: str, setup: Setup) -> System:
@@ -98,7 +90,7 @@ def load_system(name: str, setup: Setup) -> System:
     Raises:
         ConfigError: There is no such system, or its library is not installed.
     """
-    check_system(name)
+    check_systems([name])
     known, _, argument = name.partition(":")
     try:
         module = importlib.import_module(f"research.compare.{SYSTEMS[known][1]}")

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics
@@ -161,24 +161,6 @@ def test_an_average_is_resampled_set_by_set() -> None:
     assert intervals.average([still, still]).interval() is None
 
 
-@given(rows)
-def test_average_precision_and_precision_at_recall_are_scikit_learns(
-    drawn: list[tuple[int, bool, int]],
-) -> None:
-    scores, positive, weights = columns(drawn)
-    repeated = np.repeat(np.arange(len(drawn)), weights.astype(int))
-    truth = positive.astype(bool)
-    area = one(intervals.average_precision(scores, truth), weights)
-    best = one(intervals.precision_at_recall(scores, truth, 0.9), weights)
-    assert math.isnan(area) == math.isnan(best) == (not truth[repeated].any())
-    if truth[repeated].any():
-        assert area == pytest.approx(
-            metrics.average_precision_score(truth[repeated], scores[repeated])
-        )
-        precision, recall, _ = metrics.precision_recall_curve(truth[repeated], scores[repeated])
-        assert best == pytest.approx(precision[recall >= 0.9].max())
-
-
 @given(rows, st.sampled_from([0.5, 0.9, 0.95]))
 def test_false_alarms_at_a_recall_are_on_scikit_learns_curve(
     drawn: list[tuple[int, bool, int]], recall: float
@@ -193,35 +175,3 @@ def test_false_alarms_at_a_recall_are_on_scikit_learns_curve(
             truth[repeated], scores[repeated], drop_intermediate=False
         )
         assert found == pytest.approx(wrong[right >= recall - 1e-9].min())
-
-
-@given(rows)
-def test_kappa_and_balanced_accuracy_are_scikit_learns(drawn: list[tuple[int, bool, int]]) -> None:
-    scores, positive, weights = columns(drawn)
-    flagged, truth = (scores > 0.4).astype(float), positive.astype(bool)
-    repeated = np.repeat(np.arange(len(drawn)), weights.astype(int))
-    assume(len(set(truth[repeated].tolist())) == 2)
-    pair = truth[repeated], flagged[repeated] == 1
-    assert one(intervals.kappa(truth.astype(float), flagged), weights) == pytest.approx(
-        metrics.cohen_kappa_score(*pair)
-    )
-    assert one(intervals.balanced_accuracy(flagged, truth), weights) == pytest.approx(
-        metrics.balanced_accuracy_score(*pair)
-    )
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=8, max_size=40))
-def test_kendalls_tau_over_groups_is_scipys(drawn: list[tuple[int, bool]]) -> None:
-    scores, truths = (np.array(each, dtype=float) for each in zip(*drawn, strict=True))
-    group = np.arange(len(drawn)) % 4
-    means = [[values[group == g].mean() for g in range(4)] for values in (scores, truths)]
-    expected = stats.kendalltau(*np.round(means, 9)).statistic
-    value = one(intervals.kendall_tau(scores, truths, group), np.ones(len(drawn)))
-    assert value == pytest.approx(expected, nan_ok=True)
-
-
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.sampled_from([0.5, 0.95]))
-def test_a_quantile_is_numpys_inverse_of_the_distribution(drawn: list[int], share: float) -> None:
-    values = np.array(drawn, dtype=float)
-    expected = np.quantile(values, share, method="inverted_cdf")
-    assert one(intervals.quantile(values, share), np.ones(len(values))) == expected

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trivet.measures.curves import ReliabilityBin, roc_points
-from trivet.report.plots import histogram_svg, interval_svg, reliability_svg, roc_svg, scatter_svg
+from trivet.report.plots import histogram_svg, interval_svg, reliability_svg, roc_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -70,21 +70,3 @@ def test_an_interval_plot_has_a_dot_for_each_row_and_its_interval() -> None:
 def test_any_intervals_stay_inside_the_picture(drawn: list[tuple[float, float, float]]) -> None:
     rows = [(f"row {i}", v, v - below, v + above) for i, (v, below, above) in enumerate(drawn)]
     parsed(interval_svg(rows, "t", "u"), "t")
-
-
-def test_a_scatter_plot_names_each_point_on_a_logarithmic_axis() -> None:
-    points = [("fast <a>", 0.01, 0.7, 0.6, 0.8), ("slow", 1.0, 0.9, None, None)]
-    drawing = parsed(scatter_svg(points, "cost", "seconds", "AUROC"), "cost")
-    texts = [text.text for text in drawing.iter(f"{SVG}text")]
-    assert {"fast <a>", "slow", "0.01", "0.1", "1", "10", "seconds", "AUROC"} <= set(texts)
-    first, second = (float(dot.get("cx") or 0) for dot in drawing.iter(f"{SVG}circle"))
-    assert first == pytest.approx(46) and second == pytest.approx(46 + 240 * 2 / 3)
-
-
-def test_a_scatter_plot_has_0_at_its_left_edge() -> None:
-    points = [("free", 0.0, 0.7, None, None), ("paid", 0.1, 0.9, None, None)]
-    drawing = parsed(scatter_svg(points, "cost", "dollars", "AUROC"), "cost")
-    places = {text.text: float(text.get("x") or 0) for text in drawing.iter(f"{SVG}text")}
-    assert [places[tick] for tick in ("0", "0.1", "1")] == [46, 46 + 240 / 2, 46 + 240]
-    first, second = (float(dot.get("cx") or 0) for dot in drawing.iter(f"{SVG}circle"))
-    assert (first, second) == (46, 46 + 240 / 2)

@@ -82,7 +82,8 @@ def test_an_empty_response_is_not_asked_about() -> None:
 def test_chainpoll_is_the_share_of_votes() -> None:
     votes = scripted.sequence(*["No.\nVerdict: no", "Verdict: **Yes**"] * 3)
     score, _ = judged("chainpoll", votes)
-    assert (score.faithfulness, score.hallucinated) == (pytest.approx(0.6), False)
+    assert score.faithfulness == pytest.approx(0.6)
+    assert score.hallucinated is False
 
 
 def test_ragas_reads_integers_as_the_tool_does() -> None:
@@ -110,7 +111,7 @@ def test_answers_of_another_form_fail(name: str, script: Script, failed: str) ->
     ("name", "text", "grade"),
     [
         ("likert", "Explanation: fine.\n**Score:** 4", 4),
-        ("likert", "Score: 1 is too low.\nscore: (five)", 5),
+        ("likert", "Score: 1 is too low.\nscore: (5)", 5),
         ("likert", "Explanation: fine.\nScore 2", 2),
         ("prometheus", "[RESULT] (3)", 3),
         ("prometheus", "so the Score: 5/5", 5),

@@ -42,7 +42,7 @@ def test_a_file_is_read_by_id_and_an_empty_score_is_a_failure(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("id,risk\nq0,1\nq1,1\n", "misses 1 of 3 rows, such as id q2"),
+        ("id,risk\nq0,1\nq1,1\n", r"misses 1 of 3 rows \['q2'\]"),
         ("id,risk\nq0,1\nq0,1\n", "id q0 occurs twice"),
         ("id,risk\nq0,7\n", "risk is '7', not a number in"),
     ],

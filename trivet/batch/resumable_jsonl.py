@@ -23,9 +23,7 @@ class ResumableJsonl:
         path: Path of the file.
     """
 
-    def __init__(
-        self, path: Path, made_of: Mapping[str, Any], *, restart: bool = False
-    ) -> None:
+    def __init__(self, path: Path, made_of: Mapping[str, Any], *, restart: bool = False) -> None:
         """Open the file, and keep the rows that an earlier run wrote.
 
         Args:
@@ -69,9 +67,11 @@ class ResumableJsonl:
             record = json.loads(self._record_path.read_bytes())
             size = int(record["bytes"])
         except FileNotFoundError as error:
-            raise RunChangedError(f"{self.path}: has no {self._record_path.name}; {way_out}") from error
+            name = self._record_path.name
+            raise RunChangedError(f"{self.path}: has no {name}; {way_out}") from error
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise DataError(f"{self._record_path}: cannot be read ({error!r}); {way_out}") from error
+            what = f"{self._record_path}: cannot be read ({error!r})"
+            raise DataError(f"{what}; {way_out}") from error
         changes = [
             f"{name} was {record.get(name)!r}, is {value!r}"
             for name, value in self._made_of.items()
@@ -80,7 +80,8 @@ class ResumableJsonl:
         if self._output.size < size:
             changes.append(f"{size} bytes were written, {self._output.size} are there")
         if changes:
-            raise RunChangedError(f"{self.path}: is of another run: {'; '.join(changes)}; {way_out}")
+            differences = "; ".join(changes)
+            raise RunChangedError(f"{self.path}: is of another run: {differences}; {way_out}")
         return size
 
     def __enter__(self) -> Self:

@@ -68,29 +68,6 @@ def best_f1(scores: FloatArray, positive: BoolArray) -> Statistic:
     return _over_thresholds(scores, positive, f1)
 
 
-def average_precision(scores: FloatArray, positive: BoolArray) -> Statistic:
-    """Area under the precision-recall curve, as steps: each gain of recall times its precision."""
-
-    def area(hits: FloatArray, flagged: FloatArray, gold: FloatArray) -> FloatArray:
-        gains = np.diff(hits, axis=1, prepend=0.0) / gold
-        total: FloatArray = (gains * np.nan_to_num(_ratio(hits, flagged))).sum(axis=1)
-        return total
-
-    return _over_thresholds(scores, positive, area)
-
-
-def precision_at_recall(scores: FloatArray, positive: BoolArray, recall: float) -> Statistic:
-    """Highest precision of the thresholds that find at least a share of the positives."""
-
-    def precision(hits: FloatArray, flagged: FloatArray, gold: FloatArray) -> FloatArray:
-        # Floating-point slack, so that 9 of 10 counts as 0.9.
-        enough = hits >= (recall - 1e-12) * gold
-        best: FloatArray = np.where(enough, np.nan_to_num(_ratio(hits, flagged)), 0.0).max(axis=1)
-        return best
-
-    return _over_thresholds(scores, positive, precision)
-
-
 def false_alarms_at_recall(scores: FloatArray, positive: BoolArray, recall: float) -> Statistic:
     """Share of the negatives flagged at the highest threshold that finds a share of the positives.
 
@@ -99,7 +76,8 @@ def false_alarms_at_recall(scores: FloatArray, positive: BoolArray, recall: floa
 
     def share(hits: FloatArray, flagged: FloatArray, gold: FloatArray) -> FloatArray:
         wrong = flagged - hits
-        enough = hits >= (recall - 1e-12) * gold  # slack as above
+        # Floating-point slack, so that 9 of 10 counts as 0.9.
+        enough = hits >= (recall - 1e-12) * gold
         least: FloatArray = np.where(enough, _ratio(wrong, wrong[:, -1:]), np.inf).min(axis=1)
         return least
 
@@ -124,57 +102,6 @@ def _over_thresholds(
         values = np.full(len(weights), np.nan)
         values[some] = reduce(hits[some], flagged[some], gold[some])
         return values
-
-    return statistic
-
-
-def balanced_accuracy(flagged: FloatArray, positive: BoolArray) -> Statistic:
-    """Mean of the shares of positives and of negatives that are told right."""
-    gold = positive.astype(float)
-    found = ratio(flagged * gold, gold, gold)
-    passed = ratio((1 - flagged) * (1 - gold), 1 - gold, 1 - gold)
-    return lambda weights: (found(weights) + passed(weights)) / 2
-
-
-def kappa(first: FloatArray, second: FloatArray) -> Statistic:
-    """Cohen's kappa of two lists of 0 and 1; undefined where both are constant and equal."""
-
-    def statistic(weights: FloatArray) -> FloatArray:
-        total = weights.sum(axis=1)
-        same, one, other = (
-            _ratio(weights @ values, total) for values in (first == second, first, second)
-        )
-        chance = one * other + (1 - one) * (1 - other)
-        return _ratio(same - chance, 1 - chance)
-
-    return statistic
-
-
-def kendall_tau(scores: FloatArray, truths: FloatArray, group: IntArray) -> Statistic:
-    """Kendall's tau-b of the means of two values by group, such as the system of each row."""
-    members = np.eye(int(group.max(initial=-1)) + 1)[group]  # [n, groups]
-    first, second = np.triu_indices(members.shape[1], k=1)
-
-    def statistic(weights: FloatArray) -> FloatArray:
-        size = weights @ members
-        signs = []
-        for values in (scores, truths):
-            means = _ratio((weights * values) @ members, size)
-            signs.append(np.sign(np.round(means[:, first] - means[:, second], 12)))
-        agreed = (signs[0] * signs[1]).sum(axis=1)
-        return _ratio(agreed, np.sqrt((signs[0] ** 2).sum(axis=1) * (signs[1] ** 2).sum(axis=1)))
-
-    return statistic
-
-
-def quantile(values: FloatArray, share: float) -> Statistic:
-    """Smallest value that at least a share of the weight does not exceed."""
-    order = np.argsort(values, kind="stable")
-
-    def statistic(weights: FloatArray) -> FloatArray:
-        below = np.cumsum(weights[:, order], axis=1)
-        found: FloatArray = values[order][(below < share * below[:, -1:]).sum(axis=1)]
-        return found
 
     return statistic
 

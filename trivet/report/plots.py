@@ -106,49 +106,6 @@ def interval_svg(
     return _svg(left + wide + 24, foot + 40, title, parts)
 
 
-def scatter_svg(
-    points: Sequence[tuple[str, float, float, float | None, float | None]],
-    title: str,
-    across: str,
-    up: str,
-) -> str:
-    """Draw a named dot for each point (name, x, y, low, high of y), with x >= 0 on a log axis.
-
-    The left edge is 0 if an x is; at least one must be larger.
-    """
-    powers = [math.log10(x) if x else -math.inf for _, x, *_ in points]
-    finite = [power for power in powers if power > -math.inf]
-    first, last = math.floor(min(finite)), math.floor(max(finite)) + 1
-    if zero := len(finite) < len(powers):
-        first -= 1
-    ends = [value for _, _, *values in points for value in values if value is not None]
-    ticks = _ticks(min(ends), max(ends))
-    digits = max(0, -math.floor(math.log10(ticks[1] - ticks[0]) + 1e-9))
-
-    def y(value: float) -> float:
-        return _y((value - ticks[0]) / (ticks[-1] - ticks[0]))
-
-    parts = _square(across, up, diagonal=False, ticks=())
-    for power_tick in range(first, last + 1, (last - first + 3) // 4):
-        place = _x((power_tick - first) / (last - first))
-        words = "0" if zero and power_tick == first else f"{10.0**power_tick:g}"
-        parts.append(_text(place, _TOP + _SIDE + 15, words, anchor="middle"))
-    for tick in ticks:
-        parts.append(_text(_LEFT - 6, y(tick) + 4, f"{tick:.{digits}f}", anchor="end"))
-    for number, ((name, _, middle, low, high), power) in enumerate(
-        zip(points, powers, strict=True)
-    ):
-        place = _x((max(power, first) - first) / (last - first))
-        if low is not None and high is not None:
-            line = f'd="M{_number(place)} {_number(y(low))}V{_number(y(high))}"'
-            parts.append(f'<path {line} style="stroke:{_colour(number)}" stroke-opacity=".5"/>')
-        parts.append(_dot(place, y(middle), number))
-        parts.append(_text(place + 6, y(middle) + 4, name))
-    widest = max(len(name) for name, *_ in points)
-    width = _LEFT + _SIDE + _RIGHT + _LETTER * widest
-    return _svg(width, _TOP + _SIDE + _BELOW, title, parts)
-
-
 def histogram_svg(values: FloatArray, title: str, unit: str) -> str:
     """Draw a histogram of values in [0, 1], named by the title; ``unit`` is what is counted."""
     counts, _ = np.histogram(values, bins=20, range=(0.0, 1.0))
