@@ -65,7 +65,7 @@ def _verdict(row: LabelledExample, score: Score) -> Evaluation | FailedEvaluatio
         relevance=None,
         utilization=None,
         completeness=None,
-        adherent=None if score.hallucinated is None else not score.hallucinated,
+        adherent=not score.hallucinated,  # its figures are left out without a threshold
         unsupported=tuple(
             UnsupportedSpan(span.start, span.end, text[span.start : span.end], 0.0)
             for span in score.spans or ()
