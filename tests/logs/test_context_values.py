@@ -40,7 +40,7 @@ def test_the_shapes_of_contexts(value: Any, texts: tuple[str, ...]) -> None:
     ("value", "message"),
     [
         ({"a": "b"}, "contexts is an object, not a list of strings"),
-        (7, "contexts is a number"),
+        (True, "contexts is true or false"),
         (b"x", "contexts is a value of type bytes"),
         ([None], r"contexts\[0\] is null"),
         ([{"title": "a"}], r"contexts\[0\] is an object; .* text under text, page_content"),

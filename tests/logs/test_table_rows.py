@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import io
 import sys
+import tracemalloc
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -58,10 +60,14 @@ def test_an_empty_file_has_no_rows() -> None:
     assert read("") == read("a,b\n") == []
 
 
-def sheet_of(*rows: tuple[Any, ...], merge: str | None = None) -> io.BytesIO:
+def sheet_of(
+    *rows: tuple[Any, ...], merge: str | None = None, formats: Mapping[str, str] = {}
+) -> io.BytesIO:
     book = openpyxl.Workbook()
     for row in rows:
         book.active.append(row)
+    for cell, shown in formats.items():
+        book.active[cell].number_format = shown
     if merge:
         book.active.merge_cells(merge)
     content = io.BytesIO()
@@ -78,6 +84,28 @@ def test_rows_have_the_names_of_the_header_and_their_number_in_the_sheet() -> No
         (5, [("Question", day), ("turn", None), ("", "note")]),
     ]
     assert list(read_xlsx(sheet_of())) == []
+
+
+def test_numbers_shares_and_dates_are_read_as_the_sheet_shows_them() -> None:
+    day, hour = datetime.datetime(2026, 1, 2), datetime.datetime(2026, 1, 2, 3, 4)
+    cells = [(1790, day, hour), (0.5, 12.0, 1e22), ("How much?", 0.12, 0.125)]
+    sheet = sheet_of(
+        ("question", "contexts", "response"), *cells, formats={"B4": "0%", "C4": "0.0%"}
+    )
+    rows = [SourceRow(1, "row 1", None, fields) for _, fields in read_xlsx(sheet)]
+    assert [Columns().read(row).example for row in rows] == [
+        RagExample("1790", ("2026-01-02",), "2026-01-02 03:04:00", id="row-1"),
+        RagExample("0.5", ("12",), "1e+22", id="row-1"),
+        RagExample("How much?", ("12%",), "12.5%", id="row-1"),
+    ]
+
+
+def test_a_sheet_of_many_empty_rows_is_read_as_a_stream() -> None:
+    sheet = sheet_of(("question", "answer"), ("What?", "a"), formats={"D100000": "0%"})
+    tracemalloc.start()
+    assert list(read_xlsx(sheet)) == [(2, [("question", "What?"), ("answer", "a")])]
+    assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    tracemalloc.stop()
 
 
 def test_merged_cells_are_refused_with_their_place_and_a_way_out() -> None:

@@ -18,6 +18,7 @@ from typing import Any, Self, TypeAlias
 
 from trivet.errors import DataError, ExampleError
 from trivet.logs.context_values import (
+    as_written,
     joined_parts,
     kind_of,
     names_or_none,
@@ -297,7 +298,7 @@ def _id(value: Any, place: str | None) -> str | None:
 def _text(value: Any, ours: str) -> str:
     if value is None:
         return ""
-    value = value if isinstance(value, str) else joined_parts(value)
+    value = as_written(value if isinstance(value, str) else joined_parts(value))
     if not isinstance(value, str):
         raise ExampleError(f"{ours} is {kind_of(value)}, not a string", code="bad_field")
     return value

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import datetime
+import decimal
 import json
 import math
 import re
@@ -65,6 +67,18 @@ def _text_object(item: Any) -> Any:
     return {"text": text} | {name: value for name, value in named.items() if value is not None}
 
 
+def as_written(value: Any) -> Any:
+    """Return a number or a date of a table's cell as text, as in the same table written as CSV."""
+    if isinstance(value, datetime.datetime) and value.time() == datetime.time():
+        value = value.date()
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat().replace("T", " ")
+    if isinstance(value, bool) or not isinstance(value, int | float | decimal.Decimal):
+        return value
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) < 1e15
+    return str(int(value) if is_whole else value)
+
+
 def as_passages(contexts: object) -> Contexts:
     """Return the texts of contexts and their names; one string is one passage.
 
@@ -114,6 +128,7 @@ def read_contexts(value: Any) -> Contexts:
     Raises:
         ExampleError: It is none of these; the code is ``bad_field``.
     """
+    value = as_written(value)
     if isinstance(value, str):
         value = _listed(value, str | Mapping)
     if value is None or value == "":

@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import re
 import shutil
 import tempfile
 import warnings
-from collections.abc import Collection, Iterator
-from typing import IO, TYPE_CHECKING
+import zipfile
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import IO, TYPE_CHECKING, Any
 
 from trivet.errors import DataError, ExampleError, install_line
 from trivet.logs.json_rows import LONGEST_LINE, Fields, Row, read_bounded
@@ -87,7 +89,7 @@ def needs_openpyxl() -> None:
 def read_xlsx(file: IO[bytes]) -> Iterator[Row]:
     """Yield the rows of the first sheet with their numbers in it; empty rows are skipped.
 
-    Formulas have the values that were saved with them.
+    Formulas have the values that were saved with them, and shares the text that is shown: "12%".
 
     Raises:
         DataError: ``openpyxl`` is not installed, or the sheet has merged cells.
@@ -96,28 +98,59 @@ def read_xlsx(file: IO[bytes]) -> Iterator[Row]:
     needs_openpyxl()
     import openpyxl
 
+    content = io.BytesIO(file.read())
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about parts of a file that hold no cells
-            book = openpyxl.load_workbook(io.BytesIO(file.read()), data_only=True)
+            # Read as a stream: a sheet of which one last cell is formatted has a million rows.
+            book = openpyxl.load_workbook(content, data_only=True, read_only=True)
+            sheet = book.worksheets[0]
+            _refuse_merged(content, sheet)
+            sheet.reset_dimensions()  # what is written there is often wrong
+            yield from _sheet_rows(sheet.iter_rows())
+    except DataError:
+        raise
     except Exception as error:  # the library raises errors of zip, XML and many of its own
         raise ValueError(f"not a spreadsheet in .xlsx that can be read ({error})") from error
-    sheet = book.worksheets[0]
-    if merged := [str(each) for each in sheet.merged_cells.ranges]:
-        more = f" and {len(merged) - 1} more" if len(merged) > 1 else ""
+
+
+_MERGED = re.compile(rb'<mergeCell ref="([^"]+)"')
+
+
+def _refuse_merged(content: io.BytesIO, sheet: Any) -> None:
+    """Raise ``DataError`` for merged cells, of which a sheet in a stream does not tell."""
+    with zipfile.ZipFile(content) as parts, parts.open(sheet._worksheet_path) as part:
+        tail, ranges = b"", list[bytes]()
+        while piece := part.read(1 << 20):
+            ranges += (found for found in _MERGED.findall(tail + piece) if found not in ranges[-1:])
+            tail = piece[piece.rfind(b"<") :]
+    if ranges:
+        more = f" and {len(ranges) - 1} more" if len(ranges) > 1 else ""
         raise DataError(
-            f"sheet {sheet.title!r} has merged cells ({merged[0]}{more}), which leave rows without "
-            "values; unmerge them and fill in every row"
+            f"sheet {sheet.title!r} has merged cells ({ranges[0].decode()}{more}), which leave "
+            "rows without values; unmerge them and fill in every row"
         )
+
+
+def _sheet_rows(rows: Iterable[Sequence[Any]]) -> Iterator[Row]:
     header: list[str] = []
-    for number, cells in enumerate(sheet.iter_rows(values_only=True), start=1):
-        if all(cell is None for cell in cells):
+    for number, cells in enumerate(rows, start=1):
+        values = [_cell_value(cell) for cell in cells]
+        if all(value is None for value in values):
             continue
         if not header:
-            header = ["" if cell is None else str(cell).strip() for cell in cells]
+            header = ["" if value is None else str(value).strip() for value in values]
             continue
-        pairs = zip(header, cells, strict=False)
-        yield number, [(name, cell) for name, cell in pairs if name or cell is not None]
+        pairs = itertools.zip_longest(header, values)
+        yield number, [(name or "", value) for name, value in pairs if name or value is not None]
+
+
+def _cell_value(cell: Any) -> Any:
+    """Return the value of a cell; that of a share as it is shown."""
+    share = re.fullmatch(r"0(?:\.(0+))?%", getattr(cell, "number_format", "") or "")
+    if share and isinstance(cell.value, int | float):
+        return f"{cell.value:.{len(share[1] or '')}%}"
+    return cell.value
 
 
 _ROWS = 64  # rows in memory at once; a row may contain long texts
