@@ -40,9 +40,9 @@ app = typer.Typer(
     cls=Group,
     help="Evaluate RAG answers: faithfulness, relevance, utilization, completeness.",
     epilog="Exit codes: 0 success, 1 some rows failed or training diverged, 2 wrong usage or "
-    "input, 3 bundle refused, 4 no justified threshold or no better model, 5 disk full, 6 input or "
-    "settings changed, 7 output in use, 8 mean or share beyond a gate or worse than --baseline, 9 "
-    "empty input, 10 --max-dollars reached, 130 interrupted.",
+    "input, 3 bundle refused, 4 no justified threshold or no better model, 5 disk full or report "
+    "not written, 6 input or settings changed, 7 output in use, 8 mean or share beyond a gate or "
+    "worse than --baseline, 9 empty input, 10 --max-dollars reached, 130 interrupted.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,  # plain help: rich's tables cut option names at 80 columns

@@ -67,6 +67,10 @@ class ExampleError(ValueError):
         self.code = code
 
 
+class PageError(OSError):
+    """A report cannot be written, for want of room or of permission."""
+
+
 class DataError(ValueError):
     """A data file or a data specification cannot be read."""
 

@@ -73,9 +73,24 @@ def test_a_text_that_is_too_long_names_the_option_that_admits_it(
     assert call("evaluate", log, "--max-characters", "110")[0] == 0
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
+def test_a_report_on_a_full_disk_says_that_the_verdicts_are_complete(
+    call: Call, write_log: WriteLog, tmp_path: Path
+) -> None:
+    out = tmp_path / "v.jsonl"
+    code, _, err = call("evaluate", write_log([GOOD]), "--out", out, "--report", "/dev/full")
+    assert code == 5 and len(out.read_bytes().splitlines()) == 1
+    assert f"/dev/full: cannot be written: No space left on device; {COMPLETE}{out} --out" in err
+    code, _, err = call("report", out, "--out", "/dev/full")
+    assert code == 5 and COMPLETE in err
+
+
+COMPLETE = "the verdicts are complete: trivet report "
+
+
 def test_one_verdict_is_shown(call: Call, write_log: WriteLog, tmp_path: Path) -> None:
     out = tmp_path / "v.csv"
-    assert call("evaluate", write_log([*range(5), {**GOOD, "response": 3}]), "--out", out)[0] == 1
+    assert call("evaluate", write_log([*range(5), {**GOOD, "response": {"a": 3}}]), "--out", out)[0] == 1
     for name in ("q3", "4"):
         code, said, _ = call("show", out, "--id", name)
         assert code == 0 and "row 4, id q3" in said
@@ -120,7 +135,7 @@ def test_missing_columns_name_the_flag(call: Call, write_log: WriteLog, tmp_path
 
 def test_every_kind_of_bad_row_has_its_line_and_code(call: Call, write_log: WriteLog) -> None:
     bad: list[Any] = [
-        {**GOOD, "response": 3},
+        {**GOOD, "response": {"a": 3}},
         {**GOOD, "contexts": []},
         {**GOOD, "response": "word " * 2_000_000},
         {"question": "What?"},

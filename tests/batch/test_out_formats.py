@@ -15,7 +15,7 @@ from trivet.report.verdict_files import VerdictFile
 ROWS = [
     {**GOOD, "id": "a", "model": "=1+1", "turn": 3},
     {**GOOD, "id": "b", "response": 'It is \x07 new, "they" say.\nOr not; it\'s blue.'},
-    {**GOOD, "id": "c", "response": 3},
+    {**GOOD, "id": "c", "response": {"a": 3}},
     {**GOOD, "id": "0.5", "response": ""},
 ]
 

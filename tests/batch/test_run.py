@@ -47,7 +47,7 @@ def test_each_row_has_a_numbered_verdict(write_log: WriteLog, judge: Judge, tmp_
 
 
 def test_fields_and_texts_are_chosen(write_log: WriteLog, judge: Judge, tmp_path: Path) -> None:
-    log = write_log([{**GOOD, "model": "m", "tags": ["a"]}, {"question": 3, **GOOD, "contexts": 1}])
+    log = write_log([{**GOOD, "model": "m", "tags": ["a"]}, {"question": 3, **GOOD, "contexts": {}}])
     out = tmp_path / "v.jsonl"
     judge(log, out, fields=("id", "faithfulness"))
     keys = [["row", "id", "faithfulness"], ["row", "id", "error"]]
@@ -145,8 +145,8 @@ def test_changes_are_refused_unless_told(write_log: WriteLog, judge: Judge, tmp_
     judge(log, out)
     before = out.read_bytes()
     write_log(range(200))
-    changed = r"SHA-256 of the input was \w+, is \w+; .*--force"
-    with pytest.raises(RunChangedError, match=changed):
+    grown = r"the log has grown since \(130 rows evaluated, 200 now\); .*--restart, .*--force"
+    with pytest.raises(RunChangedError, match=grown):
         judge(log, out)
     with pytest.raises(RunChangedError, match=r"--texts was False, is True"):
         judge(log, out, texts=True)
@@ -157,6 +157,8 @@ def test_changes_are_refused_unless_told(write_log: WriteLog, judge: Judge, tmp_
     assert record.counts.evaluated == 200
     assert len(record.changed) == 1
     write_log(range(3))
+    with pytest.raises(RunChangedError, match=r"not that of the run \(\d+ bytes then"):
+        judge(log, out)
     with pytest.raises(RunChangedError, match="has 3 rows, but 200 of them were evaluated"):
         judge(log, out, policy=ResumePolicy(force=True))
     judge(log, out, policy=ResumePolicy(restart=True))

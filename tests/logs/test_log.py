@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
 import lzma
 import os
+import pickle
+import sqlite3
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,6 +56,56 @@ def content_of(suffix: str) -> bytes:
 
 def read(log: Log) -> list[dict[str, Any]]:
     return [dict(row.fields) for row in log.rows() if not isinstance(row.fields, ExampleError)]
+
+
+def pickled(path: Path) -> None:
+    path.write_bytes(pickle.dumps(ROWS))
+
+
+def zipped(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("log.jsonl", content_of(".jsonl"))
+
+
+def in_a_database(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as base, base:
+        base.execute("create table log (question text)")
+
+
+def as_feather(path: Path) -> None:
+    feather = pytest.importorskip("pyarrow.feather")
+    feather.write_feather(feather.Table.from_pylist(ROWS), str(path))
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (pickled, "is a pickle, which may run code, and not text; write its rows as JSON lines"),
+        (zipped, "is a ZIP archive, and not text; unpack it"),
+        (in_a_database, "is an SQLite database, and not text; sqlite3 -json FILE"),
+        (as_feather, "is Arrow or Feather, and not text; pandas.read_feather"),
+        (lambda path: path.write_bytes(gzip.compress(b"{}")), "compressed with gzip"),
+        (lambda path: path.write_bytes(content_of(".parquet")), "give --format parquet"),
+    ],
+)
+def test_a_file_of_no_text_is_refused_with_the_way_out(
+    tmp_path: Path, write: Callable[[Path], object], message: str
+) -> None:
+    for name in ("log.jsonl", "log.db", "log.csv"):
+        write(tmp_path / name)
+        with pytest.raises(DataError, match=message):
+            list(Log(str(tmp_path / name)).rows())
+
+
+def test_a_folder_of_arrow_files_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    folder = tmp_path / "log"
+    datasets.Dataset.from_list(ROWS).save_to_disk(folder)
+    with pytest.raises(DataError, match=r"load_from_disk\(.*\)\.to_parquet\('log.parquet'\)"):
+        Log(str(folder))
+    (part,) = folder.glob("*.arrow")
+    with pytest.raises(DataError, match="is an Arrow stream"):
+        list(Log(str(part)).rows())
 
 
 @pytest.mark.parametrize("compression", COMPRESS)

@@ -100,7 +100,7 @@ def evaluate_to_file(
         rows = rows_of_log(log, settings)  # checks the first rows before the output
         output = stack.enter_context(Output(lines))
         stack.enter_context(no_room(out))
-        record = _begin(_describe(evaluator, log, settings), out, output, policy)
+        record = _begin(_describe(evaluator, log, settings), out, output, policy, log, rows)
         if not record.finished:
             done = record.progress
             output.cut(done.bytes)
@@ -171,7 +171,14 @@ def _describe(evaluator: Evaluator, log: Log, settings: RunSettings) -> RunRecor
     )
 
 
-def _begin(now: RunRecord, out: Path, output: Output, policy: ResumePolicy) -> RunRecord:
+def _begin(
+    now: RunRecord,
+    out: Path,
+    output: Output,
+    policy: ResumePolicy,
+    log: Log,
+    rows: Iterator[LogRow],
+) -> RunRecord:
     """Return the run to resume, or ``now`` if there is none; refuses an output of another run."""
     before = None if policy.restart else read_record(out)
     if before is None:
@@ -196,9 +203,12 @@ def _begin(now: RunRecord, out: Path, output: Output, policy: ResumePolicy) -> R
     if not changes:
         return before
     if not policy.force or is_made:
+        if len(changes) == 1 and log.begins_with(before.input["bytes"], before.input["sha256"]):
+            counts = f"{before.progress.rows} rows evaluated, {sum(1 for _ in rows)} now"
+            changes = [f"the log has grown since ({counts})"]
         raise RunChangedError(
-            f"{out}: its run was different: {'; '.join(changes)}; {_WAY_OUT}"
-            + ("" if is_made else ", or resume nevertheless with --force")
+            f"{out}: {'; '.join(changes)}; {_WAY_OUT}"
+            + ("" if is_made else ", or go on nevertheless with --force")
         )
     now.started, now.progress, now.counts = before.started, before.progress, before.counts
     now.changed = [*before.changed, *changes]

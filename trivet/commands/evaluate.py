@@ -190,7 +190,8 @@ def evaluate(
     if report is not None and out is not None:
         from trivet.report.write_report import write_report
 
-        write_report([out], report)
+        with run_exits():
+            write_report([out], report)
     if not quiet:
         places = (
             f"{name}: {path}" for name, path in (("verdicts", out), ("report", report)) if path

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import typer
 
-from trivet.errors import install_line
+from trivet.errors import PageError, install_line
 
 SOME_FAILED, USAGE, REFUSED, NO_SEPARATION = 1, 2, 3, 4
 DISK_FULL, CHANGED, LOCKED, UNDER, EMPTY, OVER_BUDGET, INTERRUPTED = 5, 6, 7, 8, 9, 10, 130
@@ -83,6 +83,7 @@ def run_exits() -> Iterator[None]:
     codes: dict[type[Exception], int] = {
         StrictError: SOME_FAILED,
         OutputFullError: DISK_FULL,
+        PageError: DISK_FULL,
         RunChangedError: CHANGED,
         OutputLockedError: LOCKED,
         EmptyInputError: EMPTY,

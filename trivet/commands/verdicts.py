@@ -70,12 +70,13 @@ def report(
     """
     from trivet.report.write_report import write_report
 
-    write_report(
-        [verdicts] if other is None else [verdicts, other],
-        out,
-        logs=log or [],
-        threshold=threshold,
-        by=by or [],
-        shown=shown,
-    )
+    with run_exits():
+        write_report(
+            [verdicts] if other is None else [verdicts, other],
+            out,
+            logs=log or [],
+            threshold=threshold,
+            by=by or [],
+            shown=shown,
+        )
     print(out)

@@ -51,6 +51,46 @@ def decompress(file: IO[bytes], name: str) -> IO[bytes]:
     return file
 
 
+_NO_TEXT: tuple[tuple[bytes, str, str], ...] = (
+    (b"PK\x03\x04", "a ZIP archive", "unpack it; if it is a spreadsheet, save it as .xlsx"),
+    (
+        b"SQLite format 3",
+        "an SQLite database",
+        "sqlite3 -json FILE 'SELECT ...' writes its rows",
+    ),
+    (b"ARROW1", "Arrow or Feather", "pandas.read_feather(FILE).to_parquet('log.parquet')"),
+    (b"FEA1", "Feather", "pandas.read_feather(FILE).to_parquet('log.parquet')"),
+    (
+        b"\xff\xff\xff\xff",
+        "an Arrow stream",
+        "load_from_disk(FOLDER).to_parquet('log.parquet')",
+    ),
+    *(
+        (bytes([128, protocol]), "a pickle, which may run code", "write its rows as JSON lines")
+        for protocol in (2, 3, 4, 5)
+    ),
+    (b"PAR1", "Parquet", "give --format parquet, or name it .parquet"),
+    (b"\x1f\x8b", "compressed with gzip", "name it .gz"),
+    (b"(\xb5/\xfd", "compressed with zstd", "name it .zst"),
+    (b"\xfd7zXZ\0", "compressed with xz", "name it .xz"),
+    (b"BZh", "compressed with bzip2", "unpack it with bunzip2"),
+    (b"\xd0\xcf\x11\xe0", "an old Excel file", "save it as .xlsx or .csv"),
+    (b"%PDF", "a PDF", "write question, contexts and answer as rows of JSON or CSV"),
+)
+"""First bytes of files that are no text, the kind of file and the way out."""
+
+
+def refuse_binary(content: IO[bytes], name: str) -> IO[bytes]:
+    """Return content that is text as far as its first bytes show; ``DataError`` for any other."""
+    if not hasattr(content, "peek"):
+        content = io.BufferedReader(cast(io.RawIOBase, content))
+    start = cast(io.BufferedReader, content).peek(16)
+    for first, kind, way_out in _NO_TEXT:
+        if start.startswith(first):
+            raise DataError(f"{name}: is {kind}, and not text; {way_out}")
+    return content
+
+
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),

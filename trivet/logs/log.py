@@ -17,7 +17,14 @@ from pathlib import Path
 from typing import IO, Literal, get_args
 
 from trivet.errors import DataError, ExampleError
-from trivet.logs.decoding import COMPRESSIONS, DAMAGE, as_utf8, check_encoding, decompress
+from trivet.logs.decoding import (
+    COMPRESSIONS,
+    DAMAGE,
+    as_utf8,
+    check_encoding,
+    decompress,
+    refuse_binary,
+)
 from trivet.logs.json_rows import Fields, Row, parse_line, read_document, read_lines
 from trivet.logs.table_rows import read_csv, read_parquet, read_xlsx
 
@@ -96,6 +103,17 @@ class Log:
             whole.update(f"{file.relative_to(self._folder).as_posix()} {own}\n".encode())
         return whole.hexdigest()
 
+    def begins_with(self, size: int | None, sha256: str | None) -> bool:
+        """Tell whether this is one file that begins with ``size`` bytes of that SHA-256."""
+        if not size or self._folder is not None or not self.size or self.size <= size:
+            return False
+        before = hashlib.sha256()
+        with self.files[0].open("rb") as content:
+            while size and (piece := content.read(min(size, 1 << 20))):
+                before.update(piece)
+                size -= len(piece)
+        return before.hexdigest() == sha256
+
     def share_read(self) -> float | None:
         """Return the share of the bytes read so far, in [0, 1]; ``None`` for stdin."""
         if not self.size:
@@ -136,7 +154,8 @@ class Log:
         reads: Iterator[Row]
         try:
             if format_ not in ("parquet", "xlsx"):
-                content = as_utf8(content, self._encoding, name or str(file or "stdin"))
+                named = name or str(file or "stdin")
+                content = as_utf8(refuse_binary(content, named), self._encoding, named)
             if format_ == "jsonl" and self._format is None:
                 format_ = _of_content(content)
             if format_ == "jsonl":
@@ -174,6 +193,11 @@ def _find_files(path: Path) -> tuple[Path, ...]:
     if not path.is_dir():
         raise DataError(f"no such file: {path}")
     inside = sorted(file for file in path.rglob("*") if file.is_file() and file.name[0] not in "._")
+    if any(file.suffix == ".arrow" for file in inside):
+        raise DataError(
+            f"{path}: holds Arrow files, which are not read; in Python "
+            f"datasets.load_from_disk({str(path)!r}).to_parquet('log.parquet') writes one that is"
+        )
     files = tuple(file for file in inside if _format(file))
     if not files:
         raise DataError(f"{path}: no file in it ends in {', '.join(_FORMATS)}")

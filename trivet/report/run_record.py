@@ -66,15 +66,18 @@ class RunRecord:
             for name, value in theirs.items()
             if ours.get(name) != value
         ]
-        if self.input["sha256"] is None and other.input["sha256"] is None:
+        before, now = self.input, other.input
+        if before["sha256"] is None and now["sha256"] is None:
             found.append("input is stdin, which may have changed")
+        elif before["sha256"] != now["sha256"]:
+            sizes = f"{before['bytes']} bytes then, {now['bytes']} now; None is stdin"
+            found.insert(0, f"the log is not that of the run ({sizes})")
         return found
 
     def _fingerprint(self) -> dict[str, Any]:
         return {
             "trivet": self.trivet,
-            "SHA-256 of the input": self.input["sha256"],
-            "SHA-256 of the bundle's manifest": self.bundle["manifest_sha256"],
+            "the bundle (by the SHA-256 of its manifest)": self.bundle["manifest_sha256"][:12],
             "--backend": self.backend["name"],
             "--precision": self.backend["precision"],
             "characters of a block": self.block_characters,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from trivet.errors import DataError
+from trivet.errors import DataError, PageError
 from trivet.report.terminal import check_writable
 from trivet.report.two_runs import render_comparison
 from trivet.report.verdict_files import VerdictFile
@@ -29,7 +30,7 @@ def write_report(
     Raises:
         DataError: A file cannot be read, has no verdicts or would be overwritten, or two runs have
             no row in common.
-        OSError: The page cannot be written.
+        PageError: The page cannot be written.
     """
     check_page(out, verdicts, logs)
     if len(verdicts) not in (1, 2) or len(logs) > len(verdicts):
@@ -62,7 +63,13 @@ def write_report(
             by=by,
             shown=shown,
         )
-    out.write_text(page, encoding="utf-8")
+    try:
+        out.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise PageError(
+            f"{out}: cannot be written: {error.strerror or error}; the verdicts are complete: "
+            f"trivet report {shlex.join(map(str, verdicts))} --out PAGE writes it elsewhere"
+        ) from error
 
 
 def check_page(out: Path, verdicts: Sequence[Path], logs: Sequence[str]) -> None:
