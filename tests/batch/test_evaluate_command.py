@@ -90,7 +90,9 @@ COMPLETE = "the verdicts are complete: trivet report "
 
 def test_one_verdict_is_shown(call: Call, write_log: WriteLog, tmp_path: Path) -> None:
     out = tmp_path / "v.csv"
-    assert call("evaluate", write_log([*range(5), {**GOOD, "response": {"a": 3}}]), "--out", out)[0] == 1
+    assert (
+        call("evaluate", write_log([*range(5), {**GOOD, "response": ["a"]}]), "--out", out)[0] == 1
+    )
     for name in ("q3", "4"):
         code, said, _ = call("show", out, "--id", name)
         assert code == 0 and "row 4, id q3" in said

@@ -47,7 +47,7 @@ def test_each_row_has_a_numbered_verdict(write_log: WriteLog, judge: Judge, tmp_
 
 
 def test_fields_and_texts_are_chosen(write_log: WriteLog, judge: Judge, tmp_path: Path) -> None:
-    log = write_log([{**GOOD, "model": "m", "tags": ["a"]}, {"question": 3, **GOOD, "contexts": {}}])
+    log = write_log([{**GOOD, "model": "m", "tags": ["a"]}, {**GOOD, "contexts": {}}])
     out = tmp_path / "v.jsonl"
     judge(log, out, fields=("id", "faithfulness"))
     keys = [["row", "id", "faithfulness"], ["row", "id", "error"]]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from trivet.commands.options import options
+from trivet.commands.shared import run_exits
 from trivet.settings import Setting, check_share
 
 VerdictsArgument = Annotated[Path, Setting("File of verdicts.", "VERDICTS")]
