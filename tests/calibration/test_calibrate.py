@@ -143,7 +143,7 @@ def check_answers(bundle: Path, data: Path, logits: dict[Any, HeadLogits], maps:
         with torch.no_grad():
             batch = collate_items([item], 0)
             read_logits = model.read(*batch.windows[:3])
-            found = model.join(read_logits, *batch.windows[3:], batch.is_evidence)
+            found = model.join(read_logits, *batch.windows[1:], batch.is_evidence)
         own = {name: one.row == place for name, one in logits.items()}
         means = [joined[name].sentences[own[name]].mean() for name in CONTEXT_HEADS]
         wanted = [*means, joined["support"].faithfulness[place]]

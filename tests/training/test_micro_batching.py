@@ -37,7 +37,7 @@ def windows(
 
 def gradients(model: RagModel, windows: tuple[Tensor, ...], most: int) -> dict[str, Tensor]:
     model.zero_grad()
-    outputs = model.join(read_in_slices(model, windows[:3], most), *windows[3:])
+    outputs = model.join(read_in_slices(model, windows[:3], most), *windows[1:])
     (outputs.faithfulness.sum() + outputs.relevance.sum() + outputs.utilization.sum()).backward()
     return {
         name: parameter.grad.clone()

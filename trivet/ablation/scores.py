@@ -82,7 +82,7 @@ class WeightsBackend:
                 tensors = as_tensors(windows, self._device)
                 with torch.autocast(self._device.type, torch.bfloat16, enabled=self._bf16):
                     logits = self._model.read(*tensors[:3])
-                outputs = self._model.join(logits, *tensors[3:])
+                outputs = self._model.join(logits, *tensors[1:])
             answer = to_numpy(outputs)
         except RuntimeError as error:
             raise BackendError(f"{self.name} failed: {error}") from error

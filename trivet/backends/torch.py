@@ -110,7 +110,7 @@ class TorchBackend:
             with self._lock, torch.no_grad(), self._on_device():
                 inputs = as_tensors(windows, self._device)
                 logits = self._replay(inputs[:3]) if self._replayed else self._read(inputs[:3])
-                answer = self._model.join(logits, *inputs[3:])
+                answer = self._model.join(logits, *inputs[1:])
                 return to_numpy(answer)
         except Exception as error:  # compilers and drivers raise errors of many kinds
             raise call_error(self.name, windows, error) from error

@@ -140,16 +140,19 @@ class ScoreInfo(Part):
 
 
 class PlattInfo(Part):
-    """Platt scaling of a head: sigmoid(scale * logit + shift + lexical_overlap * overlap).
+    """Platt scaling of a head.
 
+    sigmoid(scale * logit + shift + lexical_overlap * overlap + similarity * similarity logit).
     Scale and shift are folded into the weights. The support head scales its three logits and shifts
-    that of entailment, and has no overlap. The overlap of a context token's sentence
-    (``data.lexical_overlap``) enters in the graph.
+    that of entailment, and has nothing more. The overlap of a context token's sentence
+    (``data.lexical_overlap``) enters in the graph, and in that of the relevance head the similarity
+    of question and sentence.
     """
 
     scale: float = Field(gt=0)
     shift: float
     lexical_overlap: float = 0.0
+    similarity: float = 0.0
 
 
 class KnotsInfo(Part):

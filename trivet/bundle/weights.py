@@ -130,6 +130,7 @@ def _described(info: BundleInfo) -> dict[str, Any]:
             name: {"x": list(one.x), "y": list(one.y)} for name, one in fitted.knots.items()
         },
         "lexical_overlap": overlaps,
+        "similarity": fitted.heads["relevance"].similarity if "relevance" in fitted.heads else 0.0,
         "sentence_layer": fitted.sentence_layer()._asdict(),
     }
 

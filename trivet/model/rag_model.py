@@ -64,6 +64,8 @@ class RagModel(nn.Module):
         calibration: Arguments of ``PiecewiseLinear``, the map of the logits, by head.
         lexical_overlap: Weights of lexical overlap in the logits of the context heads; 0 by
             default. Fitted in calibration, since the encoder knows the rows that it is trained on.
+        similarity: Weight of the similarity of question and context sentence, by the states of the
+            evidence head, in the logits of the relevance head; fitted likewise.
         sentence_layer: Layer over each response sentence's support and features, fitted likewise.
         heads: Heads, those of the trunk; by default all but evidence. The outputs that need
             another are None.
@@ -80,6 +82,7 @@ class RagModel(nn.Module):
         granularity: Granularity = "token",
         calibration: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
         lexical_overlap: Mapping[str, float] | None = None,
+        similarity: float = 0.0,
         sentence_layer: SentenceLayer = NO_LAYER,
         heads: Collection[str] = DEFAULT_HEADS,
         support_classes: int = HEADS["support"],
@@ -97,6 +100,7 @@ class RagModel(nn.Module):
             {name: PiecewiseLinear(**knots) for name, knots in (calibration or {}).items()}
         )
         self.lexical_overlap = dict.fromkeys(CONTEXT_HEADS, 0.0) | dict(lexical_overlap or {})
+        self.similarity = similarity
         self.sentence_layer = sentence_layer
         self.heads = nn.ModuleDict()
         for name in (each for each in HEAD_NAMES if each in heads):
@@ -118,6 +122,7 @@ class RagModel(nn.Module):
             "prefix_attention": self.prefix_attention,
             "matches": any(part.matches is not None for part in self._encoders()),
             "lexical_overlap": dict(self.lexical_overlap),
+            "similarity": self.similarity,
             "sentence_layer": self.sentence_layer._asdict(),
             "calibration": {
                 name: {"x": list(one.x), "y": list(one.y)}
@@ -233,6 +238,8 @@ class RagModel(nn.Module):
     def join(
         self,
         logits: TokenLogits,
+        attention_mask: Tensor,
+        segment_ids: Tensor,
         response_at: Tensor,
         context_at: Tensor,
         context_weight: Tensor,
@@ -262,6 +269,10 @@ class RagModel(nn.Module):
         overlaps = {"relevance": question_overlap, "utilization": response_overlap}
         for name in (each for each in overlaps if each in logits):
             marked = self.with_overlap(name, logits[name], context_at, overlaps[name])
+            if name == "relevance" and self.similarity:
+                states = logits["evidence"]
+                similar = question_similarity(states, attention_mask, segment_ids, context_at)
+                marked = marked + self.similarity * similar
             marked = self._calibrated(name, marked)
             probs[name] = torch.where(real, marked.sigmoid(), 0.0)
         return join(
@@ -304,6 +315,8 @@ class RagModel(nn.Module):
         logits = self.read(input_ids, attention_mask, segment_ids)
         return self.join(
             logits,
+            attention_mask,
+            segment_ids,
             response_at,
             context_at,
             context_weight,
@@ -357,11 +370,11 @@ def pair_logits(states: Tensor, response_pool: Tensor, context_pool: Tensor) -> 
 def question_similarity(
     states: Tensor, attention_mask: Tensor, segment_ids: Tensor, context_at: Tensor
 ) -> Tensor:
-    """Return how well each position of a window fits the question, by the evidence head's states.
+    """Return how well each context token fits the question, by the evidence head's states.
 
     The question takes the place of a response sentence in ``evidence_logits``; its tokens and
     separators are those after the last context token that counts. The mean over a sentence's
-    tokens is the sentence's logit. *Shapes:* [N, L, P], [N, L] x 2, [B, C] -> [N, L].
+    tokens is the sentence's logit. *Shapes:* [N, L, P], [N, L] x 2, [B, C] -> [B, C].
     """
     width = states.shape[1]
     real = context_at >= 0
@@ -375,8 +388,9 @@ def question_similarity(
     pool = asked / asked.sum(-1, keepdim=True).clamp(min=1.0)
     half = EVIDENCE_STATES // 2
     query = pool[:, None] @ states[..., :half]
-    similarity: Tensor = half * (states[..., half:] @ query.transpose(1, 2)).squeeze(-1)
-    return similarity
+    similarity = half * (states[..., half:] @ query.transpose(1, 2))
+    gathered: Tensor = gather_tokens(similarity.reshape(-1), context_at)
+    return gathered
 
 
 def start_evidence(projection: nn.Linear) -> None:

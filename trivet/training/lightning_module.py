@@ -145,12 +145,8 @@ class RagTraining(lightning.LightningModule):
             states = logits["evidence"]
             with torch.autocast(states.device.type, enabled=False):
                 similarity = question_similarity(states, *windows[1:3], windows.context_at)
-            loss = similarity_error(
-                gather_tokens(similarity.reshape(-1), windows.context_at),
-                batch.targets.cosine,
-                windows.context_weight,
-                batch.targets.weight,
-            )
+            cosine, weight = batch.targets.cosine, batch.targets.weight
+            loss = similarity_error(similarity, cosine, windows.context_weight, weight)
             found["similarity"] = self._loss.similarity * loss
         counted = {"similarity": "relevance"}  # its rows are those with labels of relevance
         return {
@@ -227,7 +223,7 @@ class RagTraining(lightning.LightningModule):
         The encoder reads at most ``optim.call_windows`` at once.
         """
         logits = read_in_slices(self.model, windows[:3], self._optim.most_windows, heads)
-        return logits, self.model.join(logits, *windows[3:], is_evidence)
+        return logits, self.model.join(logits, *windows[1:], is_evidence)
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:
         """Seed the step's dropout by (seed, device, step)."""
