@@ -44,8 +44,6 @@ def test_the_shapes_of_contexts(value: Any, texts: tuple[str, ...]) -> None:
         (b"x", "contexts is a value of type bytes"),
         ([None], r"contexts\[0\] is null"),
         ([{"title": "a"}], r"contexts\[0\] is an object; .* text under text, page_content"),
-        ("['a' 'b']", "begins and ends like a list"),  # numpy's way: Python would read one string
-        ("['a'\n 'b']", "begins and ends like a list"),
         ("['a', b]", "write it as JSON"),
         ("['a', 7]", "begins and ends like a list"),
         ("['" + "(" * 100_000 + "]", "begins and ends like a list"),

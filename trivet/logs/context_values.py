@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import datetime
 import decimal
-import json
 import math
-import re
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trivet.errors import ExampleError
+from trivet.logs.written_lists import listed
 from trivet.records import ContextName, RagExample
 
 CONTEXT_TEXT_NAMES = ("text", "page_content", "content", "passage")
@@ -30,9 +27,7 @@ _INSIDE = ("kwargs", "data", "document", "node", "content")
 _NESTED_TEXT_NAMES = (*CONTEXT_TEXT_NAMES, "pagecontent")
 _NESTED_ID_NAMES = (*CONTEXT_ID_NAMES, "id_", "node_id")
 
-_NO_QUOTE = re.compile(r"[^'\"]*")
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
-_LITERAL = re.compile(r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"", re.DOTALL)
 
 Contexts = tuple[tuple[str, ...], tuple[ContextName, ...]]
 """Texts, and the name of each."""
@@ -130,7 +125,7 @@ def read_contexts(value: Any) -> Contexts:
     """
     value = as_written(value)
     if isinstance(value, str):
-        value = _listed(value, str | Mapping)
+        value = listed(value, str | Mapping)
     if value is None or value == "":
         return (), ()
     if isinstance(value, str):
@@ -150,7 +145,7 @@ def read_ids(value: Any, contexts: int) -> tuple[str | None, ...]:
         ExampleError: It is not a list with an id for each passage; the code is ``bad_field``.
     """
     if isinstance(value, str):
-        value = _listed(value, str | int | float | None) if value else None
+        value = listed(value, str | int | float | None) if value else None
     if value is None:
         return (None,) * contexts
     if not isinstance(value, list | tuple) or len(value) != contexts:
@@ -227,44 +222,6 @@ def _name(value: Any) -> str | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     return str(value)
-
-
-def _listed(text: str, kinds: Any) -> str | Sequence[Any]:
-    """Return the list of ``kinds`` that a text contains, or the text itself."""
-    inner = text.strip()
-    if not (inner.startswith("[") and inner.endswith("]")):
-        return text
-    for parse in (json.loads, _parse_python):
-        try:
-            value = parse(inner)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            continue
-        if isinstance(value, list) and all(isinstance(item, kinds) for item in value):
-            return value
-    if inner[1:].lstrip()[:1] in ("'", '"', "{"):
-        raise ExampleError(
-            "begins and ends like a list of contexts or ids, but is valid neither as JSON nor as "
-            "Python; write it as JSON",
-            code="bad_field",
-        )
-    return text
-
-
-def _parse_python(text: str) -> Any:
-    """Parse a list written by Python; strings without a comma between (numpy) are refused."""
-    at = 0
-    while True:
-        gap = _NO_QUOTE.match(text, at)
-        begins = gap.end() if gap else at
-        if begins == len(text):
-            break
-        literal = _LITERAL.match(text, begins)
-        if literal is None or (at and not text[at:begins].strip()):
-            raise ValueError("a string is not closed, or two follow each other without a comma")
-        at = literal.end()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about a backslash that escapes nothing
-        return ast.literal_eval(text)
 
 
 def kind_of(value: Any) -> str:
