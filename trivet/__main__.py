@@ -14,13 +14,12 @@ from typing import Annotated, NoReturn
 import typer
 
 import trivet
+from trivet.commands.annotate import annotate
 from trivet.commands.bundles import import_, info, publish
 from trivet.commands.command import Command, Group
 from trivet.commands.evaluate import evaluate
 from trivet.commands.export import export
-from trivet.commands.llm_jobs import annotate, generate, perturb
 from trivet.commands.measuring import calibrate, test
-from trivet.commands.review import review
 from trivet.commands.serving import mcp, serve
 from trivet.commands.shared import REFUSED, SOME_FAILED, USAGE
 from trivet.commands.training import ablate, adapt, train
@@ -52,8 +51,7 @@ _PANELS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
     "Judge answers": (evaluate, show, report),
     "Serve": (serve, mcp),
     "Measure": (test, calibrate),
-    "Train": (adapt, train, ablate),
-    "Data": (annotate, review, generate, perturb),
+    "Train": (annotate, adapt, train, ablate),
     "Bundles": (info, export, import_, publish),
 }
 for panel, commands in _PANELS.items():

@@ -17,9 +17,7 @@ from research.compare.systems import SYSTEMS, Setup, check_systems, load_system
 from trivet.batch.progress import show_line
 from trivet.errors import ConfigError, DataError
 from trivet.labelled.sources import choose_rows, load_source
-from trivet.llm.budget import Budget, Price
-from trivet.llm.cache import AnswerCache
-from trivet.llm.chat import LlmError
+from trivet.llm.chat import Budget, LlmError, Price
 from trivet.llm.client import ChatClient
 from trivet.measures.figures import to_json, to_markdown
 
@@ -61,16 +59,8 @@ def compare(options: argparse.Namespace) -> str:
     options.out.mkdir(parents=True, exist_ok=True)
     scores, costs = {}, {}
     with contextlib.ExitStack() as stack:
-        cache = stack.enter_context(AnswerCache(options.out / "answers.sqlite"))
-        spent = sum(price.cost(*cache.tokens(model)) for model, price in priced.items())
-        budget = Budget(options.max_dollars, spent)
-        client = functools.partial(
-            ChatClient,
-            base_url=options.base_url,
-            cache=cache,
-            budget=budget,
-            concurrency=options.concurrency,
-        )
+        budget = Budget(options.max_dollars)
+        client = functools.partial(ChatClient, base_url=options.base_url, budget=budget)
         setup = Setup(
             rows,
             lambda model: stack.enter_context(client(model, price=priced.get(model))),

@@ -15,7 +15,7 @@ import numpy as np
 from research.compare.systems import Score
 from trivet.errors import DataError
 from trivet.labelled.grouping import data_set
-from trivet.llm.budget import Price
+from trivet.llm.chat import Price
 from trivet.measures.figures import Figure
 from trivet.measures.intervals import Draws, auroc
 from trivet.measures.metrics import Measured, measure, to_figure

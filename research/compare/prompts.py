@@ -96,7 +96,6 @@ def prompt_system(name: str, judge: Judge, model: str, setup: Setup) -> System:
             calls=len(talk.answers),
             prompt_tokens=sum(answer.input_tokens for answer in talk.answers),
             completion_tokens=sum(answer.output_tokens for answer in talk.answers),
-            seconds=sum(answer.seconds for answer in talk.answers),
         )
 
     about = f"{name}, prompts {prompt_digest()}, model {client.model}"

@@ -17,7 +17,7 @@ BROKEN = "\ufffd"  # how a part of a character is sent
 def tokens(*parts: tuple[str, dict[str, float]], text: str = "") -> ChatAnswer:
     logprobs = tuple(TokenLogprob(token, -9.0, top) for token, top in parts)
     text = text or "".join(token for token, _ in parts)
-    return ChatAnswer(text, "", "", 1, 1, 0.0, logprobs=logprobs)
+    return ChatAnswer(text, "", "", 1, 1, logprobs=logprobs)
 
 
 @pytest.mark.parametrize(

@@ -1,125 +1,169 @@
-"""The job of labelling a log: by one annotator, or by two whose agreement is the weight."""
+"""Labels for a log by a language model, or by two that must agree on what is supported."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import hashlib
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-from trivet.annotation.answer import (
-    Answer,
-    KeyedExample,
-    Pairs,
-    agreement,
-    pair_decisions,
-    read_answer,
-    weight,
-)
-from trivet.annotation.asking import OTHER_TEMPERATURE, Prompt, Provenance, ask_checked
-from trivet.annotation.jobs import Made, Row
+from trivet.annotation.answer import Answer, KeyedExample, read_answer
+from trivet.annotation.asking import Prompt, Provenance, RejectedError, ask_checked
+from trivet.batch.output import RunChangedError
+from trivet.batch.resumable_jsonl import ResumableJsonl, replace_file
 from trivet.errors import ExampleError
+from trivet.evaluation.streams import work_in_order
 from trivet.labelled.grouping import digest
 from trivet.labelled.labelled_jsonl import to_row
-from trivet.llm.chat import ChatRequest
+from trivet.llm.chat import Budget, ChatAnswer, ChatRequest, LlmError
 from trivet.llm.client import ChatClient
 from trivet.logs.column_mapping import LogRow
-from trivet.records import LabelledExample, RagExample
+from trivet.records import LabelledExample, RagExample, to_json_text
 
-_TOKENS, _PER_SENTENCE, _PER_KEY = 2000, 150, 8  # most tokens of an answer
+Row = dict[str, Any]
+
+_TOKENS, _PER_SENTENCE, _PER_KEY = 2000, 150, 8  # maximum of an answer
+
+
+class PaidAnswers:
+    """Answers that were paid for: a stopped run asks for none of them again."""
+
+    def __init__(self, file: ResumableJsonl, clients: Sequence[ChatClient], budget: Budget) -> None:
+        """Read the answers of earlier runs, which count in the budget."""
+        self._file, self._lock = file, threading.Lock()
+        prices = {client.model: client.price for client in clients}
+        self._known: dict[str, ChatAnswer] = {}
+        self._written: set[str] = set()
+        for row in file.rows():
+            if "written" in row:
+                self._written.add(row["written"])
+                continue
+            answer = self._known[row["key"]] = ChatAnswer(**row["answer"])
+            budget.pay(prices[row["model"]].cost(answer.input_tokens, answer.output_tokens))
+
+    def ask(self, client: ChatClient, request: ChatRequest) -> ChatAnswer:
+        """Return the answer to a request, asked for once; it is on the disk when this returns."""
+        content = json.dumps([client.model, asdict(request)], sort_keys=True)
+        key = hashlib.sha256(content.encode()).hexdigest()
+        if (answer := self._known.get(key)) is None:
+            answer = client.ask(request)
+            with self._lock:
+                self._file.append(
+                    [
+                        {
+                            "key": key,
+                            "model": client.model,
+                            "answer": asdict(answer) | {"logprobs": ()},
+                        }
+                    ]
+                )
+        return answer
+
+    def check(self, out: Path) -> None:
+        """Refuse a file that is there and was not written here, such as one corrected by hand."""
+        if out.exists() and hashlib.sha256(out.read_bytes()).hexdigest() not in self._written:
+            raise RunChangedError(
+                f"{out}: was changed, or is not of this run; choose another --out, or move it away"
+            )
+
+    def write(self, path: Path, rows: Sequence[Row]) -> None:
+        """Replace a file by these rows; without rows it goes."""
+        if not rows:
+            path.unlink(missing_ok=True)
+            return
+        content = "".join(to_json_text(row) + "\n" for row in rows)
+        self._file.append([{"written": hashlib.sha256(content.encode()).hexdigest()}])
+        replace_file(path, content)
 
 
 @dataclass(frozen=True)
-class Annotator:
-    """A model with a prompt.
+class Labeller:
+    """One annotator, or two to compare."""
 
-    Attributes:
-        client: Model.
-        prompt: Prompt.
-        sample: Number of this annotator among those with the same model, from 0.
-    """
-
-    client: ChatClient
+    clients: Sequence[ChatClient]
     prompt: Prompt
-    sample: int = 0
-    schema: dict[str, Any] = field(default_factory=Answer.model_json_schema)
+    answers: PaidAnswers
+    source: str  # of the labelled rows
+    schema: Row = field(default_factory=Answer.model_json_schema)
 
-    def request(self, keyed: KeyedExample) -> ChatRequest:
-        """Return the first request for an example."""
-        sentences = _PER_SENTENCE * len(keyed.response) + _PER_KEY * len(keyed.contexts)
-        return ChatRequest(
-            messages=self.prompt.messages(keyed.values()),
-            max_tokens=_TOKENS + sentences,
-            temperature=OTHER_TEMPERATURE if self.sample else 0.0,
-            sample=self.sample,
-            schema=self.schema,
-        )
+    def label(self, item: LogRow) -> Row:
+        """Return a row of a log with the labels of the first annotator.
 
-    def annotate(self, keyed: KeyedExample) -> tuple[Answer, Provenance]:
-        """Return an answer that passes all checks, and how it came about.
-
-        Raises:
-            RejectedError: The model refused, or its answers stay inconsistent.
-            LlmError: There was no answer.
+        A `RejectedError` says that a model refused, that its answers stay inconsistent, or that two
+        disagree on the support of a sentence.
         """
-        answer, provenance = ask_checked(
-            *(self.client, self.request(keyed), self.prompt.version),
-            lambda text: read_answer(text, keyed),
+        keyed = _keyed(item)
+        # One after the other: a row without one answer needs no other.
+        (answer, provenance), *others = [self._annotate(keyed, client) for client in self.clients]
+        annotation = asdict(provenance)
+        for other, its_provenance in others:
+            annotation["other"] = asdict(its_provenance)
+            if answer.supported() != other.supported():
+                message = "the models disagree on the support of a sentence"
+                raise RejectedError(message, "disputed", annotation)
+        group, generator = item.metadata.get("group"), item.metadata.get("generator")
+        labelled = LabelledExample(
+            example=keyed.example,
+            labels=answer.labels(keyed),
+            source=self.source,
+            group=digest(*keyed.example.contexts) if group is None else str(group),
+            generator=None if generator is None else str(generator),
+        )
+        return to_row(labelled) | _metadata(item) | {"annotation": annotation}
+
+    def _annotate(self, keyed: KeyedExample, client: ChatClient) -> tuple[Answer, Provenance]:
+        sentences = _PER_SENTENCE * len(keyed.response) + _PER_KEY * len(keyed.contexts)
+        request = ChatRequest(
+            self.prompt.messages(keyed.values()), _TOKENS + sentences, schema=self.schema
+        )
+        provenance = Provenance(client.model, self.prompt.version)
+        answer = ask_checked(
+            lambda request: self.answers.ask(client, request),
+            *(request, provenance, lambda text: read_answer(text, keyed)),
         )
         provenance.answer = answer.model_dump()
         return answer, provenance
 
 
-REVIEW = "review"
-"""Kind of the rows on whose support two annotators disagree."""
+def label_rows(
+    labeller: Labeller,
+    rows: Iterable[LogRow],
+    out: Path,
+    concurrency: int,
+    say: Callable[[Callable[[], str]], None],
+) -> Counter[str]:
+    """Write the labelled rows and, beside them, those without labels; return the counts."""
+    labelled: list[Row] = []
+    rejected: list[Row] = []
+    counts: Counter[str] = Counter()
 
+    def work(item: LogRow) -> Row | ExampleError:
+        try:
+            return labeller.label(item)
+        except ExampleError as error:
+            return error
+        except LlmError as error:
+            if error.fatal:
+                raise
+            return ExampleError(str(error), error.code)
 
-def rows_to_label(rows: Iterable[LogRow]) -> Iterator[tuple[Row, LogRow]]:
-    """Yield the rows of a log, each with its place and texts."""
-    for row in rows:
-        place: Row = {"row": row.number, "id": row.example.id}
-        if isinstance(row.example, RagExample):
-            texts = ("question", "contexts", "response")
-            place |= {name: getattr(row.example, name) for name in texts}
-        yield place | _metadata(row), row
-
-
-class Labeller:
-    """The job of labelling the rows of a log."""
-
-    def __init__(self, annotators: Sequence[Annotator], source: str) -> None:
-        """Take one annotator, or two to compare, and the source of the labelled rows."""
-        self._annotators = annotators
-        self._source = source
-
-    def plan(self, item: LogRow) -> list[tuple[ChatClient, ChatRequest]]:
-        """Return the first request to each annotator; refuses a row without texts."""
-        keyed = _keyed(item)
-        return [(each.client, each.request(keyed)) for each in self._annotators]
-
-    def make(self, item: LogRow) -> Made:
-        """Return the row with the labels of the first annotator."""
-        keyed = _keyed(item)
-        # One after the other: a row without one answer needs no other.
-        answers = [each.annotate(keyed) for each in self._annotators]
-        (answer, provenance), *others = answers
-        annotation: dict[str, Any] = asdict(provenance)
-        pairs: Pairs = {}
-        for other, its_provenance in others:
-            pairs = pair_decisions(answer, other, keyed)
-            annotation |= {"agreement": agreement(pairs), "other": asdict(its_provenance)}
-        group, generator = item.metadata.get("group"), item.metadata.get("generator")
-        labelled = LabelledExample(
-            example=keyed.example,
-            labels=answer.labels(keyed),
-            source=self._source,
-            group=digest(*keyed.example.contexts) if group is None else str(group),
-            generator=None if generator is None else str(generator),
-            weight=weight(pairs) if pairs else 1.0,
-        )
-        row = to_row(labelled) | _metadata(item) | {"annotation": annotation}
-        disputed = any(one != other for one, other in pairs.get("support", ()))
-        file, kind = (REVIEW, "to review") if disputed else ("", "labelled")
-        return Made([row], [kind], file, pairs)
+    try:  # also of a run that stops
+        for item, result in work_in_order(rows, work, concurrency):
+            if isinstance(result, ExampleError):
+                rejected.append(_rejected(item, result))
+                counts[result.code] += 1
+            else:
+                labelled.append(result)
+                counts["labelled"] += 1
+            say(lambda: ", ".join(f"{name} {count}" for name, count in counts.most_common()))
+    finally:
+        labeller.answers.write(out, labelled)
+        labeller.answers.write(out.with_suffix(".rejected.jsonl"), rejected)
+    return counts
 
 
 def _keyed(row: LogRow) -> KeyedExample:
@@ -133,6 +177,16 @@ def _keyed(row: LogRow) -> KeyedExample:
     if not keyed.response:
         raise ExampleError(f"{row.place}: the response holds no text", "empty_response")
     return keyed
+
+
+def _rejected(row: LogRow, error: ExampleError) -> Row:
+    """Return what tells a row from others, its texts, and the reason for no labels."""
+    place: Row = {"row": row.number, "id": row.example.id}
+    if isinstance(row.example, RagExample):
+        place |= {name: getattr(row.example, name) for name in ("question", "contexts", "response")}
+    reason: Row = {"error": {"code": error.code, "message": str(error)}}
+    calls = {"calls": error.calls} if isinstance(error, RejectedError) else {}
+    return place | _metadata(row) | reason | calls
 
 
 def _metadata(row: LogRow) -> Row:

@@ -56,7 +56,8 @@ class ResumableJsonl:
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append rows and sync them; ``OutputFullError`` on a full disk."""
         self._output.append(b"".join(to_json_text(dict(row)).encode() + b"\n" for row in rows))
-        replace_record(self._record_path, {**self._made_of, "bytes": self._output.size})
+        record = self._made_of | {"bytes": self._output.size}
+        replace_file(self._record_path, json.dumps(record, indent=2) + "\n")
 
     def _check(self) -> int:
         """Return the bytes to keep, or refuse the file."""
@@ -95,11 +96,11 @@ class ResumableJsonl:
             self._record_path.unlink(missing_ok=True)
 
 
-def replace_record(path: Path, record: Mapping[str, Any]) -> None:
-    """Write a record; a crash leaves the old one or the new one."""
+def replace_file(path: Path, content: str) -> None:
+    """Write a file; a crash leaves the old one or the new one."""
     new = path.with_name(f"{path.name}.new")
     with new.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(record, indent=2) + "\n")
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)

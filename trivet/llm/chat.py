@@ -1,12 +1,16 @@
-"""A request to a chat model, and its answer or the reason why there is none, as plain data."""
+"""A request to a chat model, its answer or the reason why there is none, and what it costs."""
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+import math
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
+
+from trivet.errors import ConfigError
 
 _BYTES_PER_TOKEN = 4  # of English text, for most tokenizers
 _MESSAGE_TOKENS = 8  # role and separators
@@ -14,45 +18,28 @@ _MESSAGE_TOKENS = 8  # role and separators
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """A request for one answer.
+    """A request for one answer."""
 
-    Attributes:
-        messages: Messages with ``role`` and ``content``.
-        max_tokens: Most tokens of the answer.
-        temperature: Temperature of sampling, >= 0.
-        sample: Number of the sample, from 0. Only tells equal requests apart, so that each has an
-            answer of its own in the cache.
-        schema: JSON schema of the answer. An endpoint without structured output ignores it, so the
-            prompt must describe the form too.
-        top_logprobs: Number of alternatives whose log probabilities are asked for with those of
-            each token of the answer; 0 asks for none.
-        extra: Further parameters of the body that an endpoint knows, such as ``documents``.
-    """
-
-    messages: Sequence[Mapping[str, str]]
-    max_tokens: int
+    messages: Sequence[Mapping[str, str]]  # with ``role`` and ``content``
+    max_tokens: int  # of the answer
     temperature: float = 0.0
-    sample: int = 0
+    sample: int = 0  # only tells equal requests apart
+    # JSON schema of the answer. An endpoint without structured output ignores it, so the prompt
+    # must describe the form too.
     schema: Mapping[str, Any] | None = None
-    top_logprobs: int = 0
-    extra: Mapping[str, Any] | None = None
-
-    def key(self, model: str, base_url: str) -> str:
-        """Return the digest under which a cache keeps the answer of a model at an endpoint."""
-        content = json.dumps([base_url, model, asdict(self)], sort_keys=True)
-        return hashlib.sha256(content.encode()).hexdigest()
+    top_logprobs: int = 0  # alternatives of each token of the answer; 0 asks for no probabilities
 
     def estimate_input_tokens(self) -> int:
         """Return about how many tokens the model reads, from the bytes of the texts."""
         texts = [message["content"] for message in self.messages]
-        texts += [json.dumps(each) for each in (self.schema, self.extra) if each is not None]
+        texts += [json.dumps(self.schema)] if self.schema is not None else []
         size = sum(len(text.encode("utf-8", "replace")) for text in texts)
         return size // _BYTES_PER_TOKEN + _MESSAGE_TOKENS * len(self.messages)
 
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """A token of an answer: its log probability, and those of its alternatives by text."""
+    """A token of an answer and its alternatives by text, with log probabilities."""
 
     token: str
     logprob: float
@@ -61,52 +48,23 @@ class TokenLogprob:
 
 @dataclass(frozen=True)
 class ChatAnswer:
-    """An answer of a model.
+    """An answer of a model; tokens are those that the endpoint counts, or estimated."""
 
-    Attributes:
-        text: Text of the answer, or of the refusal.
-        model: Name by which the endpoint calls the model.
-        time: Time of the call, in UTC and ISO 8601.
-        input_tokens: Tokens read, as the endpoint counts them, or estimated.
-        output_tokens: Tokens written, likewise.
-        seconds: Duration of the call, with its retries.
-        refused: Whether the model or a filter refused to answer.
-        is_cut: Whether the answer ends at ``max_tokens``.
-        logprobs: Log probabilities of the tokens; empty if none were asked for or given.
-        cached: Whether the answer is from the cache.
-    """
-
-    text: str
-    model: str
-    time: str
+    text: str  # of the answer, or of the refusal
+    model: str  # as the endpoint calls it
+    time: str  # of the answer, in UTC and ISO 8601
     input_tokens: int
     output_tokens: int
-    seconds: float
-    refused: bool = False
-    is_cut: bool = False
-    logprobs: tuple[TokenLogprob, ...] = ()
-    cached: bool = False
-
-    def to_json(self) -> str:
-        """Return the answer as a cache keeps it."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Return an answer that a cache kept."""
-        record = json.loads(text)
-        logprobs = tuple(TokenLogprob(**each) for each in record.pop("logprobs"))
-        return cls(**record | {"logprobs": logprobs, "cached": True})
+    refused: bool = False  # by the model or a filter
+    is_cut: bool = False  # at ``max_tokens``
+    logprobs: tuple[TokenLogprob, ...] = ()  # of the tokens, if they were asked for and given
 
 
 class LlmError(RuntimeError):
     """A call gave no answer. The message never holds a key.
 
-    Attributes:
-        code: Short, stable name of the reason: ``unauthorized``, ``unknown_model``,
-            ``rate_limited``, ``unreachable``, ``timeout``, ``server_error``, ``bad_request``,
-            ``too_long``, ``invalid_answer`` or ``over_budget``.
-        fatal: Whether further calls would fail for the same reason, so that a run should stop.
+    ``code`` is a short, stable name of the reason, and ``fatal`` tells whether further calls would
+    fail for the same one, so that a run should stop.
     """
 
     def __init__(self, message: str, code: str, *, fatal: bool = False) -> None:
@@ -120,3 +78,67 @@ class BudgetError(LlmError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, "over_budget", fatal=True)
+
+
+@dataclass(frozen=True)
+class Price:
+    """Price of a model, in dollars per million tokens read and written."""
+
+    input: float = 0.0
+    output: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``in,out``, such as ``0.15,0.6``; other texts raise ``ConfigError``."""
+        try:
+            price = cls(*map(float, text.split(",", 1)))
+        except ValueError:
+            price = cls(math.nan)
+        if "," not in text or not all(0 <= value < math.inf for value in vars(price).values()):
+            raise ConfigError(
+                f"price {text!r} must be IN,OUT in dollars per million tokens, such as 0.15,0.6"
+            )
+        return price
+
+    def cost(self, input_tokens: float, output_tokens: float) -> float:
+        """Return the dollars that these tokens cost."""
+        return (self.input * input_tokens + self.output * output_tokens) / 1e6
+
+
+class Budget:
+    """A limit in dollars (``None`` is none) over all clients and threads that share it."""
+
+    def __init__(self, max_dollars: float | None = None, spent: float = 0.0) -> None:
+        self.max_dollars = max_dollars
+        self.spent = spent
+        self._held = 0.0
+        self._open = 0
+        self._changed = threading.Condition()
+
+    def pay(self, dollars: float) -> None:
+        """Add the cost of a call."""
+        with self._changed:
+            self.spent += dollars
+
+    @contextlib.contextmanager
+    def reserve(self, dollars: float) -> Iterator[None]:
+        """Hold what a call can cost; it waits for others that are open, or is refused."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._fits(dollars) or not self._open)
+            if not self._fits(dollars):
+                raise BudgetError(
+                    f"${self.spent:.4f} of at most ${self.max_dollars:.4f} are spent, and the next "
+                    f"call may cost ${dollars:.4f}; raise --max-dollars to go on"
+                )
+            self._held += dollars
+            self._open += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._held -= dollars
+                self._open -= 1
+                self._changed.notify_all()
+
+    def _fits(self, dollars: float) -> bool:
+        return self.max_dollars is None or self.spent + self._held + dollars <= self.max_dollars

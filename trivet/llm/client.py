@@ -1,35 +1,20 @@
-"""A client for one chat model at one OpenAI-compatible endpoint.
-
-All calls run in one background event loop, so several threads may ask a client at the same time.
-"""
+"""A client for one chat model at one OpenAI-compatible endpoint; several threads may share it."""
 
 from __future__ import annotations
 
-import asyncio
 import datetime
-import functools
 import os
 import threading
-import time
-import weakref
-from collections.abc import Coroutine
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from trivet.errors import ConfigError
 from trivet.interface import replace_surrogates
-from trivet.llm.budget import Budget, Price, Usage
-from trivet.llm.cache import AnswerCache
-from trivet.llm.chat import ChatAnswer, ChatRequest, LlmError, TokenLogprob
+from trivet.llm.chat import Budget, ChatAnswer, ChatRequest, LlmError, Price, TokenLogprob
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
+    from openai import OpenAI
     from openai.types.chat import ChatCompletion
-
-_Result = TypeVar("_Result")
-
-_one_loop = threading.Lock()
 
 _RETRIES = 8
 _FIRST_RETRIES = 3  # until an endpoint has answered once: a wrong address should be said soon
@@ -43,15 +28,10 @@ _OPTIONAL = ("response_format", "max_tokens", "temperature", "top_logprobs", "lo
 
 
 class ChatClient:
-    """A chat model; see :class:`ChatRequest` and :class:`ChatAnswer`.
+    """A chat model.
 
     The key is read from ``OPENAI_API_KEY``, and the endpoint from ``OPENAI_BASE_URL`` if none is
-    given. Retries after 429 (as ``Retry-After`` says), 5xx and lost connections. Equal requests are
-    paid for once if there is a cache.
-
-    Attributes:
-        model: Name of the model.
-        usage: Calls so far.
+    given. Retries after 429 (as ``Retry-After`` says), 5xx and lost connections.
     """
 
     def __init__(
@@ -59,78 +39,51 @@ class ChatClient:
         model: str,
         *,
         base_url: str | None = None,
-        cache: AnswerCache | None = None,
         price: Price | None = None,
         budget: Budget | None = None,
-        concurrency: int = 8,
         timeout: float = 600.0,
     ) -> None:
         """Prepare the client; nothing is sent yet.
 
-        Args:
-            model: Name of the model, as the endpoint knows it.
-            base_url: Address of the endpoint, such as ``http://127.0.0.1:8080/v1``.
-            cache: Answers of earlier calls; left open by :meth:`close`.
-            price: Price of the model; ``None`` counts no dollars.
-            budget: Limit that may be shared by several clients.
-            concurrency: Most calls at once.
-            timeout: Seconds for one try of a call.
-
         Raises:
-            ConfigError: ``base_url`` is no address, or holds a password.
+            ConfigError: ``base_url`` is not an address, or holds a password.
         """
         self.model = model
-        self.usage = Usage()
         self.price = price or Price()
         self._base_url = base_url or os.environ.get("OPENAI_BASE_URL") or ""
-        self._cache = cache
         self._budget = budget or Budget()
         self._timeout = timeout
-        self._slots = asyncio.Semaphore(concurrency)
-        self._first = asyncio.Lock()
+        self._first = threading.Lock()
         self._has_answered = False
-        self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
         self._refused: set[str] = set()
-        self._tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         self._key = os.environ.get("OPENAI_API_KEY") or ""
-        self._client: AsyncOpenAI | None = None
+        self._client: OpenAI | None = None
         address = urlsplit(self._base_url)
         self._where = address.hostname or "api.openai.com"
         if address.password or address.username:
             raise ConfigError("the base URL holds a user name or a password; use OPENAI_API_KEY")
         if self._base_url and (address.scheme not in ("http", "https") or not address.netloc):
             raise ConfigError(
-                f"base URL {base_url!r} is no address, such as http://127.0.0.1:8080/v1"
+                f"base URL {base_url!r} is not an address, such as http://127.0.0.1:8080/v1"
             )
 
     def ask(self, request: ChatRequest) -> ChatAnswer:
-        """Return the answer, from the cache or from the endpoint.
+        """Return the answer of the endpoint.
 
         Raises:
             BudgetError: The call may cost more than what is left.
             LlmError: There is no answer; ``code`` says why.
-            OSError: The disk of the cache is full.
         """
-        return _submit(self._ask(request)).result()
-
-    def foresee(self, request: ChatRequest) -> Usage:
-        """Return what a request would cost at most, without sending it."""
-        if self._cache and self._cache.get(request.key(self.model, self._base_url)):
-            return Usage(cached=1)
-        tokens = request.estimate_input_tokens(), request.max_tokens
-        return Usage(1, 0, *tokens, self.price.cost(*tokens))
+        tokens = _SAFETY * request.estimate_input_tokens(), request.max_tokens
+        with self._budget.reserve(self.price.cost(*tokens)):
+            answer = self._call(request)
+            self._budget.pay(self.price.cost(answer.input_tokens, answer.output_tokens))
+        return answer
 
     def close(self) -> None:
-        """Drop the calls that are open, and close the connections."""
+        """Close the connections."""
         if self._client is not None:
-            _submit(self._close(self._client)).result()
-
-    async def _close(self, client: AsyncOpenAI) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await client.close()
+            self._client.close()
 
     def __enter__(self) -> Self:
         return self
@@ -138,57 +91,37 @@ class ChatClient:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    async def _ask(self, request: ChatRequest) -> ChatAnswer:
-        if (task := asyncio.current_task()) is not None:
-            self._tasks.add(task)
-        key = request.key(self.model, self._base_url)
-        async with self._locks.setdefault(key, asyncio.Lock()):
-            if self._cache and (answer := self._cache.get(key)):
-                self.usage.cached += 1
-                return answer
-            most = self.price.cost(_SAFETY * request.estimate_input_tokens(), request.max_tokens)
-            async with self._slots, self._budget.reserve(most):
-                answer = await self._call(request)
-                tokens = answer.input_tokens, answer.output_tokens
-                cost = self.price.cost(*tokens)
-                self._budget.spent += cost
-                self.usage.add(Usage(1, 0, *tokens, cost))
-                if self._cache:
-                    self._cache.put(key, self.model, answer)
-            return answer
-
-    async def _call(self, request: ChatRequest) -> ChatAnswer:
+    def _call(self, request: ChatRequest) -> ChatAnswer:
         """Ask the endpoint; the first call is made alone."""
         if not self._has_answered:
-            async with self._first:
+            with self._first:
                 if not self._has_answered:
-                    return await self._send(request, _FIRST_RETRIES)
-        return await self._send(request, _RETRIES)
+                    return self._send(request, _FIRST_RETRIES)
+        return self._send(request, _RETRIES)
 
-    async def _send(self, request: ChatRequest, retries: int) -> ChatAnswer:
+    def _send(self, request: ChatRequest, retries: int) -> ChatAnswer:
         """Ask the endpoint, without the parameters that it refuses."""
         import openai
 
-        began, now = time.perf_counter(), datetime.datetime.now(datetime.UTC)
         client = self._connect().with_options(max_retries=retries)
         try:
             while True:
                 parameters = self._parameters(request)
                 try:
-                    completion = await client.chat.completions.create(**parameters)
+                    completion = client.chat.completions.create(**parameters)
                     break
                 except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
                     if not self._drop_refused(error, parameters):
                         raise
         except openai.OpenAIError as error:
             raise self._explain(error) from None  # the cause may hold the key
-        except ValueError as error:  # an answer that is no JSON
+        except ValueError as error:  # an answer that is not JSON
             raise self._no_chat(error) from None
         self._has_answered = True
-        return self._read(completion, request, now.isoformat(timespec="seconds"), began)
+        return self._read(completion, request)
 
-    def _connect(self) -> AsyncOpenAI:
-        from openai import AsyncOpenAI
+    def _connect(self) -> OpenAI:
+        from openai import OpenAI
 
         if not self._key and not self._base_url:
             raise LlmError(
@@ -196,8 +129,8 @@ class ChatClient:
                 "unauthorized",
                 fatal=True,
             )
-        if self._client is None:
-            self._client = AsyncOpenAI(
+        if self._client is None:  # made in the first call, which is made alone
+            self._client = OpenAI(
                 api_key=self._key or "none", base_url=self._base_url or None, timeout=self._timeout
             )
         return self._client
@@ -216,8 +149,6 @@ class ChatClient:
         if request.schema is not None:
             schema = {"name": "answer", "strict": True, "schema": dict(request.schema)}
             parameters["response_format"] = {"type": "json_schema", "json_schema": schema}
-        if request.extra is not None:
-            parameters["extra_body"] = dict(request.extra)
         if request.top_logprobs:
             parameters |= {"logprobs": True, "top_logprobs": request.top_logprobs}
         for name in self._refused & parameters.keys():
@@ -267,9 +198,7 @@ class ChatClient:
         row_level = ("timeout", "server_error", "too_long", "bad_request")
         return LlmError(text, code, fatal=code not in row_level)
 
-    def _read(
-        self, completion: ChatCompletion, request: ChatRequest, now: str, began: float
-    ) -> ChatAnswer:
+    def _read(self, completion: ChatCompletion, request: ChatRequest) -> ChatAnswer:
         try:
             choice = completion.choices[0]
             message, usage = choice.message, completion.usage
@@ -283,11 +212,10 @@ class ChatClient:
             return ChatAnswer(
                 text=text,
                 model=str(completion.model or self.model),
-                time=now,
+                time=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
                 # Some local servers count nothing.
                 input_tokens=(usage and usage.prompt_tokens) or request.estimate_input_tokens(),
                 output_tokens=(usage and usage.completion_tokens) or len(text.encode()) // 4,
-                seconds=time.perf_counter() - began,
                 refused=bool(message.refusal) or choice.finish_reason == "content_filter",
                 is_cut=choice.finish_reason == "length",
                 logprobs=logprobs,
@@ -307,17 +235,3 @@ class ChatClient:
     def _redact(self, text: str) -> str:
         """Remove the key, which an endpoint may repeat."""
         return text.replace(self._key, "***") if self._key else text
-
-
-@functools.cache
-def _loop() -> asyncio.AbstractEventLoop:
-    """Return the event loop of all clients, which runs in a thread until the process ends."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="trivet-llm", daemon=True).start()
-    return loop
-
-
-def _submit(task: Coroutine[Any, Any, _Result]) -> Future[_Result]:
-    with _one_loop:  # the cache alone would let two threads make two loops
-        loop = _loop()
-    return asyncio.run_coroutine_threadsafe(task, loop)

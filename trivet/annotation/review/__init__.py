@@ -1,1 +1,0 @@
-"""A local page in which a person accepts or corrects labels: ``trivet review``."""
