@@ -88,8 +88,6 @@ COMMANDS: list[tuple[Any, ...]] = [
     (2, "test sheet.csv --label key --threshold nan", "nan is not in [0, 1]"),
     (2, "test absent.csv", "no such file: absent.csv"),
     (2, "calibrate tiny --data jsonl:x --backend onnx", "--backend needs --thresholds-only"),
-    (2, "calibrate tiny --data jsonl:x --lexical-overlap --method isotonic", "--method platt"),
-    (2, "calibrate tiny --data jsonl:x --false-alarms 0.1 --prior 0.2", "excludes --prior and"),
     (2, "calibrate tiny --data jsonl:x --keep-layer --head support", "--keep-layer fits no map"),
     (2, "calibrate tiny --data jsonl:x --thresholds-only --report r.html", "drop --thresholds-on"),
     (2, "calibrate tiny --data jsonl:x --out folder", "--out folder exists already"),

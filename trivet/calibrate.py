@@ -1,8 +1,8 @@
 """Calibration: fit maps of a bundle's logits on a dev split, and choose its thresholds again.
 
 A model trained for several epochs on few rows is overconfident, and relevance and utilization are
-means of probabilities. Linear maps are folded into the last layer of their head, so the graph stays
-the same; an isotonic map is part of the graph.
+means of probabilities. The maps are folded into the last layer of their head, so that the graph
+stays the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from trivet.bundle.schema import BundleInfo, CalibrationInfo, Thresholds
 from trivet.bundle.weights import load_rag_model
 from trivet.calibration.bundle_thresholds import load_rows
 from trivet.calibration.choices import Choices
-from trivet.calibration.fit import KnotMap, LinearMap, Map, fit, probabilities
+from trivet.calibration.fit import LinearMap, fit, probabilities
 from trivet.calibration.head_logits import read_heads, tokens_read
 from trivet.calibration.head_thresholds import choose_answered, choose_sources
 from trivet.calibration.joining import HeadLogits, Probabilities
@@ -41,7 +41,6 @@ from trivet.labelled.datamodule import Item, prepare
 from trivet.labelled.grouping import document
 from trivet.model.aggregate import NO_LAYER
 from trivet.model.architecture import DEFAULT_HEADS, HEAD_NAMES, HeadName
-from trivet.model.calibration import PiecewiseLinear
 from trivet.model.rag_model import HEADS, RagModel
 
 logger = logging.getLogger(__name__)
@@ -122,8 +121,7 @@ def calibrate(
     maps = old | fitted
     for name, found in fitted.items():
         _put(model, name, found)
-    method = None if choices.keep_layer else choices.method
-    info = describe(bundle.info.calibration, fitted, reports, method, specs, split)
+    info = describe(bundle.info.calibration, fitted, reports, choices.keep_layer, specs, split)
     changed: dict[str, Any] = {"calibration": info, "scores": (), "evidence": evidence}
     changed |= {"graphs": (), "engines": (), "openvino": None}
 
@@ -155,7 +153,7 @@ def calibrate(
             backend.most_windows = min(backend.most_windows, call_windows)
             streams = read_streams(Evaluator(held, backend=backend), rows)
         chosen = choose_or_keep(
-            thresholds, before, after, choices.thresholds_from, choices.rule, streams
+            thresholds, before, after, choices.thresholds_from, choices.false_alarms, streams
         )
 
     write(out or bundle.folder, chosen.thresholds)
@@ -184,25 +182,26 @@ def _torch_device(device: str | None) -> torch.device:
 def _fit_heads(
     items: Sequence[Item],
     logits: Mapping[HeadName, HeadLogits],
-    old: Mapping[HeadName, Map],
+    old: Mapping[HeadName, LinearMap],
     info: BundleInfo,
     choices: Choices,
-) -> tuple[dict[HeadName, Map], tuple[HeadReport, ...]]:
+) -> tuple[dict[HeadName, LinearMap], tuple[HeadReport, ...]]:
     """Fit each head on all rows, and measure it by cross-fitting on two halves."""
     split = halves([document(item.labelled) for item in items])
     masks = parts([item.labelled.source for item in items], [tokens_read(item) for item in items])
-    fitted: dict[HeadName, Map] = {}
+    fitted: dict[HeadName, LinearMap] = {}
     reports: list[HeadReport] = []
     for name in choices.heads or logits:
         head = logits[name]
 
-        def fit_rows(rows: BoolArray | None, name: HeadName = name, head: HeadLogits = head) -> Map:
+        def fit_rows(
+            rows: BoolArray | None, name: HeadName = name, head: HeadLogits = head
+        ) -> LinearMap:
             if choices.keep_layer:
                 layer = rescale_layer(head, old[name], choices.weighing, rows)
                 return replace(old[name], layer=layer)
             found = fit(
                 head,
-                choices.method,
                 what=name,
                 rows=rows,
                 level=choices.level,
@@ -240,25 +239,16 @@ def _fit_heads(
     return fitted, tuple(reports)
 
 
-def _map_in(model: RagModel, name: str) -> Map:
+def _map_in(model: RagModel, name: str) -> LinearMap:
     """Return the map and the layer in the model's graph; folded maps are in the logits."""
-    layer = model.sentence_layer if name == "support" else NO_LAYER
-    if name not in model.calibration:
-        return LinearMap(layer=layer)
-    held = cast(PiecewiseLinear, model.calibration[name])
-    return KnotMap(held.x, held.y, layer)
+    return LinearMap(layer=model.sentence_layer if name == "support" else NO_LAYER)
 
 
-def _put(model: RagModel, name: str, found: Map) -> None:
+def _put(model: RagModel, name: str, found: LinearMap) -> None:
     """Replace the map of a head."""
-    if name in model.calibration:
-        del model.calibration[name]
-    if isinstance(found, KnotMap):
-        model.calibration[name] = PiecewiseLinear(found.x, found.y)
-    else:
-        fold(cast(TokenHead, model.heads[name]), found.scale, found.shift)
-        if name in model.lexical_overlap:
-            weight = found.scale * model.lexical_overlap[name] + found.lexical_overlap
-            model.lexical_overlap[name] = weight
+    fold(cast(TokenHead, model.heads[name]), found.scale, found.shift)
+    if name in model.lexical_overlap:
+        weight = found.scale * model.lexical_overlap[name] + found.lexical_overlap
+        model.lexical_overlap[name] = weight
     if name == "support":
         model.sentence_layer = found.layer

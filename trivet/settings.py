@@ -18,6 +18,8 @@ RARE = "Rarely needed"
 BackendName = Literal["onnx", "openvino", "tensorrt", "torch"]
 Precision = Literal["fp32", "int8", "bf16", "fp16"]
 """Precision of a graph."""
+FALSE_ALARMS = 0.1
+"""Share of the faithful responses that may be flagged, unless another is asked for."""
 
 
 class SettingError(ValueError):

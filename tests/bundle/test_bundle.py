@@ -190,7 +190,7 @@ def test_an_invalid_manifest_is_refused(folder: Path, change: dict[str, Any], me
         (("heads",), ["support", "mood"], r"heads\.1"),
         (("heads",), ["support", "support"], "twice"),
         (("faithfulness",), "mean", "faithfulness"),
-        (("calibration",), {"method": "histogram"}, r"calibration\.method"),
+        (("calibration",), {"method": "isotonic"}, r"calibration\.method: unknown"),
         (("inputs",), [], "inputs or outputs differ"),
         (("inputs",), OLDER_INPUTS, r"\(question_overlap, .*_overlap\); .* export"),
         (("outputs",), [], r"completeness, .*: run it with that one"),
@@ -214,6 +214,7 @@ def test_fields_that_an_earlier_version_did_not_use_are_skipped(info: BundleInfo
     raw = json.loads(info.to_json())
     pieces = [{"kind": kind, "text": "", "lead": ""} for kind in PLAIN]
     layout = {"pieces": pieces, "without_question": []}
+    raw["calibration"] |= {"method": "platt", "knots": {}}
     raw["window"] |= {"sizes": [], "break_even": None, "layout": layout}
     assert parse_info(json.dumps(raw).encode(), "bundle.json") == info
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,15 +15,13 @@ from scipy.special import expit as sigmoid
 from scipy.special import logit
 
 from trivet.calibrate import fold
-from trivet.calibration.choices import Method
-from trivet.calibration.fit import KnotMap, LinearMap, Map, fit, probabilities
+from trivet.calibration.fit import LinearMap, fit, probabilities
 from trivet.calibration.joining import HeadLogits
 from trivet.calibration.measures import cross_fitted, halves, head_report, parts
-from trivet.errors import BundleError, DataError
+from trivet.errors import DataError
+from trivet.heads.support import entailment_logit
 from trivet.heads.token_head import TokenHead
 from trivet.model.aggregate import two_weakest
-from trivet.model.architecture import KNOTS
-from trivet.model.calibration import PiecewiseLinear, entailment_logit
 
 N = 20_000
 NAN = float("nan")
@@ -50,10 +48,8 @@ def drawn(probs: npt.NDArray[np.float64], seed: int = 1) -> npt.NDArray[np.float
     return (np.random.default_rng(seed).random(len(probs)) < probs).astype(float)
 
 
-def fitted(head: HeadLogits, method: Method = "platt", **options: Any) -> LinearMap:
-    found = fit(head, method, what="relevance", **options)
-    assert isinstance(found, LinearMap)
-    return found
+def fitted(head: HeadLogits, **options: Any) -> LinearMap:
+    return fit(head, what="relevance", **options)
 
 
 def test_a_fit_finds_the_scale_and_shift_that_made_the_marks() -> None:
@@ -61,8 +57,6 @@ def test_a_fit_finds_the_scale_and_shift_that_made_the_marks() -> None:
     found = fitted(head(logits, drawn(sigmoid(0.5 * logits - 1))))
     assert found.scale == pytest.approx(0.5, abs=0.03)
     assert found.shift == pytest.approx(-1.0, abs=0.06)
-    found = fitted(head(logits, drawn(sigmoid(3 * logits))), "temperature")
-    assert found.scale == pytest.approx(3, abs=0.2) and found.shift == 0
 
 
 def test_a_fit_weighs_the_overlap_that_made_the_marks_where_it_is_asked_to() -> None:
@@ -75,9 +69,7 @@ def test_a_fit_weighs_the_overlap_that_made_the_marks_where_it_is_asked_to() -> 
     assert found.lexical_overlap == pytest.approx(3.0, abs=0.2)
     tokens = probabilities(given_head, found).tokens
     assert tokens == pytest.approx(sigmoid(0.5 * logits - 1 + 3 * overlap), abs=0.05)
-    for method, asked in (("platt", False), ("temperature", True)):
-        alone = fitted(given_head, cast(Method, method), lexical_overlap=asked)
-        assert alone.lexical_overlap == 0
+    assert fitted(given_head).lexical_overlap == 0
 
 
 def test_of_three_logits_all_are_scaled_and_the_first_is_shifted() -> None:
@@ -116,17 +108,15 @@ def test_marks_that_cannot_be_fitted_are_refused_by_name() -> None:
         fitted(head(logits, drawn(sigmoid(-2 * logits))))
 
 
-@pytest.mark.parametrize("method", ["platt", "temperature", "isotonic"])
 @pytest.mark.parametrize("middle", [0.0, -3.0])
-def test_a_clean_separation_of_few_rows_gives_a_moderate_map(method: Method, middle: float) -> None:
+def test_a_clean_separation_of_few_rows_gives_a_moderate_map(middle: float) -> None:
     logits = middle + 0.3 * np.repeat([-1.0, 1.0], 7) + np.linspace(-0.05, 0.05, 14)
     one = head(logits, np.repeat([0.0, 1.0], 7))
-    found = fit(one, method, what="relevance")
+    found = fitted(one)
     far = head(np.array([middle - 5, middle + 5]), [NAN, NAN])
     with_little, with_much = probabilities(far, found).tokens.tolist()
     assert 1e-7 < with_little < with_much < 1 - 1e-7
-    if isinstance(found, LinearMap):
-        assert found.scale < 3
+    assert found.scale < 3
 
 
 def test_a_sentence_is_the_mean_of_its_tokens_and_a_response_its_weakest_sentence() -> None:
@@ -180,14 +170,9 @@ def test_evidence_windows_are_joined_by_the_mean_of_mapped_logits() -> None:
     joined = probabilities(one, LinearMap(2.0, -1.0)).tokens
     # The maximum of the ordinary copies, .5, becomes 0 and evidence 3; the mean is 1.5.
     assert joined.tolist() == pytest.approx(sigmoid(np.array([1.5, 1.0])).tolist())
-    bent = KnotMap((0.0, 1.0, 2.0), (0.0, 1.0, 5.0))
-    assert probabilities(one, bent).tokens.tolist() == pytest.approx(
-        sigmoid(np.array([(0.5 + 5.0) / 2, 1.0])).tolist()
-    )
 
 
-@pytest.mark.parametrize("method", ["platt", "isotonic"])
-def test_a_fit_over_evidence_windows_finds_the_map_that_made_the_marks(method: Method) -> None:
+def test_a_fit_over_evidence_windows_finds_the_map_that_made_the_marks() -> None:
     random = np.random.default_rng(0)
     ordinary, evidence = random.normal(size=(2, N)) * 2
     wanted = sigmoid(0.5 * (ordinary + evidence) / 2 - 1)  # beside one ordinary window
@@ -197,9 +182,8 @@ def test_a_fit_over_evidence_windows_finds_the_map_that_made_the_marks(method: M
         token=np.repeat(np.arange(N), 2),
         is_evidence=np.tile([False, True], N),
     )
-    found = fit(one, method, what="support")
-    if isinstance(found, LinearMap):
-        assert (found.scale, found.shift) == pytest.approx((0.5, -1.0), abs=0.06)
+    found = fitted(one)
+    assert (found.scale, found.shift) == pytest.approx((0.5, -1.0), abs=0.06)
     assert np.abs(probabilities(one, found).tokens - wanted).mean() < 0.02
 
 
@@ -220,42 +204,6 @@ def test_support_can_be_fitted_on_whole_responses() -> None:
     assert both.scale < found.scale
 
 
-def test_an_isotonic_map_bends_where_a_line_cannot() -> None:
-    logits = np.random.default_rng(0).normal(size=N) * 2
-    true = np.where(logits < 0, 0.15, sigmoid(logits * 1.5))
-    one = head(logits, drawn(true))
-    bent = fit(one, "isotonic", what="made up")
-    assert isinstance(bent, KnotMap) and 3 <= len(bent.x) <= KNOTS
-    assert np.all(np.diff(bent.y) > 0)
-    maps = (bent, fitted(one))
-    errors = [np.abs(probabilities(one, found).tokens - true).mean() for found in maps]
-    assert errors[0] < 0.02 < 0.04 < errors[1]
-
-
-@given(
-    st.lists(st.floats(-20, 20), min_size=2, max_size=KNOTS, unique=True),
-    st.lists(st.floats(0.01, 10), min_size=KNOTS, max_size=KNOTS),
-    st.lists(st.floats(-40, 40), min_size=2, max_size=20, unique=True),
-)
-def test_a_map_goes_through_knots(at: list[float], rises: list[float], points: list[float]) -> None:
-    x = [value for n, value in enumerate(sorted(at)) if n == 0 or value - sorted(at)[n - 1] > 0.1]
-    if len(x) < 2:
-        return
-    y = np.cumsum(rises[: len(x)]).tolist()
-    found = PiecewiseLinear(x, y)
-    assert found(torch.tensor(x)).tolist() == pytest.approx(y, abs=2e-2, rel=1e-3)
-    mapped = PiecewiseLinear(x, y).double()(torch.tensor(sorted(points)).double())
-    assert bool((mapped.diff() > -1e-3).all())
-
-
-@pytest.mark.parametrize(
-    ("x", "y"), [([0.0], [0.0]), ([0, 1], [1, 1]), ([1, 0], [0, 1]), (range(17), range(17))]
-)
-def test_knots_that_are_no_map_are_refused(x: list[float], y: list[float]) -> None:
-    with pytest.raises(BundleError, match="needs 2 to 16 of each, both rising"):
-        PiecewiseLinear(list(x), list(y))
-
-
 def test_the_logit_of_entailment_is_that_of_its_probability() -> None:
     logits = torch.tensor([[1.0, 2, 3], [9, -9, 0], [-60, 60, 50], [0, 0, 90]])
     probs = logits.double().softmax(-1)[:, 0]
@@ -274,7 +222,7 @@ def test_each_half_is_judged_by_the_map_of_the_other() -> None:
     one = head([0.0] * 4, [0, 1, 0, 1])
     split = (np.array([True, True, False, False]), np.array([False, False, True, True]))
 
-    def fit_rows(rows: npt.NDArray[np.bool_]) -> Map:
+    def fit_rows(rows: npt.NDArray[np.bool_]) -> LinearMap:
         return LinearMap(1.0, 5.0 if rows[0] else -5.0)
 
     found = cross_fitted(one, split, fit_rows, "weakest_sentence")
@@ -282,7 +230,7 @@ def test_each_half_is_judged_by_the_map_of_the_other() -> None:
     for values in (found.tokens, found.sentences, found.faithfulness):
         assert (values > 0.5).tolist() == [False, False, True, True]
 
-    def refuse(rows: npt.NDArray[np.bool_]) -> Map:
+    def refuse(rows: npt.NDArray[np.bool_]) -> LinearMap:
         raise DataError("nothing is known here")
 
     assert cross_fitted(one, split, refuse, "weakest_sentence") is None

@@ -18,7 +18,6 @@ from trivet.calibration.streams import (
 from trivet.calibration.thresholds import choose_or_keep
 from trivet.evaluation.evaluator import Evaluator
 from trivet.measures.false_alarms import Alarms
-from trivet.measures.rule import Rule
 from trivet.records import LabelledExample, Labels, RagExample, Span
 
 
@@ -92,13 +91,13 @@ def test_thresholds_keep_that_of_single_sentences_or_drop_it() -> None:
 
     rows = scores(40, 0.5)
     old = Thresholds(sentence=0.5, span=0.5, answered=0.9, halt=0.3)
-    kept = choose_or_keep(old, rows, rows, (), Rule())
+    kept = choose_or_keep(old, rows, rows, (), 0.1)
     assert kept.thresholds is not None and kept.halt is None
     assert (kept.thresholds.halt, kept.thresholds.answered) == (0.3, 0.9)
     streams = [answer(n / 100, True, str(n)) for n in range(100)]
-    chosen = choose_or_keep(old, rows, rows, (), Rule(), streams)
+    chosen = choose_or_keep(old, rows, rows, (), 0.1, streams)
     assert chosen.thresholds is not None and chosen.thresholds.halt == 0.04
     assert any("threshold 0.0400 for single sentences" in line for line in lines((), chosen))
     # After another support a threshold that nothing chose again means nothing.
-    moved = choose_or_keep(old, rows, scores(40, 0.1), (), Rule())
+    moved = choose_or_keep(old, rows, scores(40, 0.1), (), 0.1)
     assert moved.thresholds is not None and moved.thresholds.halt is None

@@ -1,4 +1,4 @@
-"""Thresholds for a precision, and messages for rows that justify none."""
+"""Thresholds that the rows justify, and messages for rows that justify none."""
 
 from __future__ import annotations
 
@@ -21,39 +21,10 @@ from trivet.calibration.thresholds import (
     same_share,
 )
 from trivet.measures.false_alarms import TooFewDocuments
-from trivet.measures.rule import Rule
-from trivet.measures.thresholds import Column, DevScores, precise_threshold
-from trivet.records import Labels, Span
+from trivet.measures.thresholds import Column, DevScores
+from trivet.records import Span
 
 FloatArray = npt.NDArray[np.float64]
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 10), st.integers(0, 3), st.integers(0, 3)), min_size=1),
-    st.sampled_from([0.3, 0.5, 0.75, 1.0]),
-)
-def test_no_precise_threshold_flags_more(drawn: list[tuple[int, int, int]], least: float) -> None:
-    support = np.array([thing[0] / 10 for thing in drawn])
-    gold = np.array([float(thing[1]) for thing in drawn])
-    size = gold + np.array([float(thing[2]) for thing in drawn])
-    found = precise_threshold(support, gold, least, size)
-    if not 0 < gold.sum() < size.sum():
-        assert found is None
-        return
-    candidates = [value / 10 + 0.05 for value in range(10)]
-    good = [
-        below.sum()
-        for below in (support < candidate for candidate in candidates)
-        if below.any() and gold[below].sum() >= least * size[below].sum() - 1e-9
-    ]
-    if found is None:
-        assert not good
-        return
-    flagged = support < found.threshold
-    assert flagged.sum() == max(good)
-    hits = gold[flagged].sum()
-    assert hits >= least * size[flagged].sum() - 1e-9
-    assert found.f1 == pytest.approx(2 * hits / (size[flagged].sum() + gold.sum()))
 
 
 def scores(count: int, tell_apart: float) -> list[DevScores]:
@@ -69,8 +40,8 @@ def scores(count: int, tell_apart: float) -> list[DevScores]:
     return made
 
 
-def chosen(rows: list[DevScores], precision: float | None = None) -> dict[str, UseThreshold]:
-    return {use.use: use for use in justified_thresholds(rows, Rule(None, precision))}
+def chosen(rows: list[DevScores]) -> dict[str, UseThreshold]:
+    return {use.use: use for use in justified_thresholds(rows, None)}
 
 
 def test_rows_that_are_told_apart_give_a_threshold_for_each_use() -> None:
@@ -83,31 +54,11 @@ def test_rows_that_are_told_apart_give_a_threshold_for_each_use() -> None:
         assert f"{use.use}: threshold 0." in use.words()
 
 
-def test_a_precision_that_is_asked_for_is_reached_with_all_that_can_be_flagged() -> None:
-    rows = scores(200, tell_apart=0.25)
-    best, precise = chosen(rows)["sentence"], chosen(rows, 0.95)["sentence"]
-    assert precise.precision is not None and precise.precision >= 0.95
-    assert best.precision is not None and best.precision < 0.95
-    assert best.threshold is not None and precise.threshold is not None
-    assert precise.threshold < best.threshold
-
-
 def test_rows_that_are_not_told_apart_give_none_and_say_so() -> None:
     for use in chosen(scores(80, tell_apart=0.0)).values():
         assert use.threshold is None and use.auroc is not None
         assert "no clean separation, AUROC" in use.words()
         assert "includes .5 or less; the threshold is kept" in use.words()
-
-
-def test_a_precision_out_of_reach_is_said() -> None:
-    rows = scores(200, tell_apart=0.15)
-    supported, zero = Labels(unsupported=(), adherent=True), np.zeros(1)
-    place, lowest = min(enumerate(rows), key=lambda numbered: float(numbered[1].token_support[0]))
-    right = replace(lowest.example, labels=supported, group="other")
-    rows[place] = replace(lowest, example=right, sentence_support=zero, token_support=zero)
-    found = chosen(rows, 1.0)["sentence"]
-    assert found.threshold is None
-    assert "no threshold has a precision of 1" in found.words()
 
 
 def test_one_class_and_one_group_are_said() -> None:
@@ -137,34 +88,33 @@ def test_a_kept_threshold_flags_as_many_as_before(drawn: list[float], threshold:
 
 
 def test_too_few_documents_for_a_rate_of_false_alarms_are_said() -> None:
-    found = justified_thresholds(scores(12, tell_apart=0.6), Rule(0.05))[0]
+    found = justified_thresholds(scores(12, tell_apart=0.6), 0.05)[0]
     assert "no data set has 19 documents with a faithful response" in found.words()
 
 
-def decided(rows: list[DevScores], rule: Rule) -> ChosenThresholds:
-    return choose_or_keep(Thresholds(0.5, 0.5), rows, rows, (), rule)
+def decided(rows: list[DevScores], rate: float | None) -> ChosenThresholds:
+    return choose_or_keep(Thresholds(0.5, 0.5), rows, rows, (), rate)
 
 
 def test_a_bound_is_given_where_the_rate_of_false_alarms_chose_the_threshold() -> None:
     rows = scores(80, tell_apart=0.6)
-    found = decided(rows, Rule(0.1))
+    found = decided(rows, 0.1)
     (bound,) = found.bounds
     assert (bound.data, bound.documents) == ("s", 20)
     assert bound.bound == pytest.approx((20 * bound.rate + 1) / 21)
     assert bound.bound <= 0.1 and bound.words() in lines((), found)
-    for rule in (Rule(None), Rule(None, prior=0.2), Rule(None, least_precision=0.9)):
-        other = decided(rows, rule)
-        assert other.uses[0].threshold is not None
-        assert other.bounds == () and "expected" not in "".join(lines((), other))
-    kept = decided(scores(80, tell_apart=0.0), Rule(0.1))
+    other = decided(rows, None)
+    assert other.uses[0].threshold is not None
+    assert other.bounds == () and "expected" not in "".join(lines((), other))
+    kept = decided(scores(80, tell_apart=0.0), 0.1)
     assert kept.uses[0].threshold is None and kept.bounds == ()
 
 
 def test_a_data_set_with_too_few_documents_is_named() -> None:
     rows = scores(80, tell_apart=0.6)
     few = [replace(row, example=replace(row.example, source="few/a")) for row in rows[:16]]
-    found = decided(rows + few, Rule(0.1))
+    found = decided(rows + few, 0.1)
     assert [bound.data for bound in found.bounds] == ["s"]
     assert found.too_few == (TooFewDocuments("few", 4, 9),)
     assert found.too_few[0].words() in lines((), found)
-    assert decided(rows + few, Rule(None)).too_few == ()
+    assert decided(rows + few, None).too_few == ()

@@ -11,6 +11,7 @@ from torch import Tensor
 from trivet.errors import ConfigError
 from trivet.heads.support import (
     copy_nli_head,
+    entailment_logit,
     opposites_loss,
     sentence_loss,
     token_loss,
@@ -18,7 +19,6 @@ from trivet.heads.support import (
     window_loss,
 )
 from trivet.heads.token_head import TokenHead
-from trivet.model.calibration import entailment_logit
 
 ONE = torch.ones(1)
 

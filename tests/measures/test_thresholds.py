@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from tests.measures.verdicts import dev_scores as scores
 from trivet.measures.false_alarms import conformal_threshold
-from trivet.measures.rule import Rule
 from trivet.measures.thresholds import (
     DevScores,
     best_threshold,
@@ -75,7 +74,7 @@ ROWS = [row_of(*FIVE[0]), row_of(*FIVE[1]), row_of("aa b.", [0.7], ()), row_of("
 
 
 def test_a_response_counts_by_its_weakest_sentence_and_words_in_unsupported_ones_alone() -> None:
-    sentence, span = choose_thresholds(ROWS, Rule(None))
+    sentence, span = choose_thresholds(ROWS, None)
     assert sentence == pytest.approx((0.3 + 0.7) / 2)
     assert 0.3 < span < 0.99
     words = threshold_columns(ROWS)["span"]
@@ -102,15 +101,6 @@ def test_sentences_and_words_at_their_threshold_are_supported() -> None:
     assert marked_words(words, 0.75, 0.5).sum() == 2
 
 
-def test_the_prior_changes_the_threshold_of_the_best_f1() -> None:
-    # Two of three below .5 are false alarms; of few hallucinations they cost more.
-    rows = [row_of("aa b.", [value], (Span(0, 2),)) for value in (0.1, 0.4)]
-    rows += [row_of("aa b.", [value], ()) for value in (0.35, 0.37, 0.8)]
-    common, _ = choose_thresholds(rows, Rule(None, prior=0.8))
-    rare, _ = choose_thresholds(rows, Rule(None, prior=0.05))
-    assert rare < 0.35 < 0.4 < common < 0.8
-
-
 def test_a_token_that_begins_with_the_space_belongs_to_the_word_after_it() -> None:
     tokens = [(0, 2, 0.9), (2, 5, 0.1), (5, 8, 0.9)]
     one = scores("aa bb cc", (Span(3, 5),), False, [(0, 8, 0.1)], tokens)
@@ -126,7 +116,7 @@ def test_unknown_labels_are_left_out_and_defaults_said(caplog: pytest.LogCapture
 
 
 def test_too_few_documents_for_the_rate_give_the_best_f1(caplog: pytest.LogCaptureFixture) -> None:
-    assert choose_thresholds(ROWS) == choose_thresholds(ROWS, Rule(None))
+    assert choose_thresholds(ROWS) == choose_thresholds(ROWS, None)
     assert "too few dev documents" in caplog.text
     assert "s: the rate of false alarms is not kept here, documents with a" in caplog.text
 

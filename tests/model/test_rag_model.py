@@ -20,7 +20,6 @@ from trivet.evaluation.packing import BatchLimits
 from trivet.labelled.datamodule import collate_items, prepare
 from trivet.model.aggregate import Outputs
 from trivet.model.architecture import EVIDENCE_STATES, Granularity
-from trivet.model.calibration import PiecewiseLinear
 from trivet.model.rag_model import RagModel, as_tensors, question_similarity
 from trivet.model.trunk import Trunk
 from trivet.records import LabelledExample, Labels, RagExample
@@ -184,17 +183,12 @@ def test_a_window_is_decided_at_its_first_position(model: RagModel, layouts: lis
         assert (each - one).abs().max() > 1e-3, name
 
 
-@pytest.mark.parametrize("calibrated", [False, True])
 def test_evidence_is_joined_in_training_as_in_serving(
     model: RagModel,
     tokenizer: SegmentTokenizer,
     rag_examples: tuple[RagExample, ...],
-    calibrated: bool,
 ) -> None:
     """One call with all windows in torch; windows one by one, joined on the host."""
-    if calibrated:
-        model.calibration["support"] = PiecewiseLinear((-2.0, 0.0, 1.0), (-5.0, 0.5, 1.0))
-        model.lexical_overlap["support"] = 2.0
     settings = WindowSettings(64, evidence_sentences=2)
     labelled = [LabelledExample(each, Labels(), "x", str(n)) for n, each in enumerate(rag_examples)]
     items = prepare(labelled, tokenizer, settings)

@@ -14,7 +14,6 @@ from tests.training.test_evidence_head import sourced  # noqa: F401
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.weights import load_rag_model
 from trivet.calibrate import calibrate
-from trivet.calibration.choices import Choices
 from trivet.errors import ConfigError
 from trivet.importing import import_lettucedetect
 from trivet.train import train
@@ -68,7 +67,7 @@ def test_the_others_are_added_and_the_verdicts_stay(
     assert (again.support_classes, again.support_norm) == (2, before.support_norm)
     changed = again.heads["support"].state_dict()
     assert not torch.equal(changed["classifier.weight"], state["heads.support.classifier.weight"])
-    calibrate(third, [f"jsonl:{sourced[1]}"], "all", Choices(method="temperature"))
+    calibrate(third, [f"jsonl:{sourced[1]}"], "all")
     calibrated = in_torch(third).evaluate_tokens(*ASKED)
     assert np.ptp([token.support for token in calibrated]) > 0
 

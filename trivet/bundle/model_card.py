@@ -123,7 +123,7 @@ def _sources(info: BundleInfo) -> str:
 
 
 def _calibration(calibration: CalibrationInfo) -> str:
-    if calibration.method == "identity":
+    if not calibration.data:
         return "none"
     parts = []
     if calibration.heads:
@@ -142,10 +142,6 @@ def _calibration(calibration: CalibrationInfo) -> str:
             "a layer over the logit of a sentence's support, in the graph (scale "
             f"{calibration.sentences.scale:.2f}, shift {calibration.sentences.shift:.2f}, weights: "
             f"{weights})"
-        )
-    if calibration.knots:
-        parts.append(
-            f"isotonic regression, in the graph, of {', '.join(sorted(calibration.knots))}"
         )
     errors = "".join(
         f"; expected calibration error of {name} {error.before:.3f} before and {error.after:.3f} "

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-# Field and the value of bundles that did not use it; any other value is refused as unknown.
-_UNUSED: dict[tuple[str, str], Any] = {
-    ("window", "sizes"): [],
-    ("window", "break_even"): None,
+# Field and the values of bundles that did not use it; any other value is refused as unknown.
+_UNUSED: dict[tuple[str, str], tuple[Any, ...]] = {
+    ("window", "sizes"): ([],),
+    ("window", "break_even"): (None,),
+    ("calibration", "method"): ("identity", "platt", "temperature"),
+    ("calibration", "knots"): ({},),
 }
 # Name of the layout with these kinds of pieces, which were written one by one.
 _LAYOUTS = {
@@ -19,9 +21,9 @@ _LAYOUTS = {
 def without_past_fields(raw: dict[str, Any]) -> dict[str, Any]:
     """Return the contents of ``bundle.json`` as this version writes them."""
     current = dict(raw)
-    for (part, name), value in _UNUSED.items():
+    for (part, name), values in _UNUSED.items():
         fields = current.get(part)
-        if isinstance(fields, dict) and name in fields and fields[name] == value:
+        if isinstance(fields, dict) and name in fields and fields[name] in values:
             current[part] = {key: fields[key] for key in fields if key != name}
     window = current.get("window")
     if isinstance(window, dict) and (layout := _layout_name(window.get("layout"))):

@@ -155,13 +155,6 @@ class PlattInfo(Part):
     similarity: float = 0.0
 
 
-class KnotsInfo(Part):
-    """Isotonic calibration: a rising piecewise-linear map of a head's logit."""
-
-    x: tuple[float, ...] = Field(min_length=2)
-    y: tuple[float, ...] = Field(min_length=2)
-
-
 class EvidenceInfo(Part):
     """From a pair's logit to a source: sigmoid(scale * logit + shift + lexical_overlap * overlap).
 
@@ -216,11 +209,8 @@ class CalibrationError(Part):
 class CalibrationInfo(Part):
     """Calibration of the probabilities, fitted on dev rows."""
 
-    # method of the last calibration
-    method: Literal["identity", "platt", "temperature", "isotonic"] = "identity"
     # linear maps of all calibrations combined; folded into the weights
     heads: dict[HeadName, PlattInfo] = Field(default={})
-    knots: dict[HeadName, KnotsInfo] = Field(default={})  # isotonic maps, applied in the graph
     sentences: SentenceLayerInfo | None = None  # layer of the last calibration
     errors: dict[HeadName, CalibrationError] = Field(default={})  # of the last calibration
     data: tuple[str, ...] = ()

@@ -126,9 +126,6 @@ def _described(info: BundleInfo) -> dict[str, Any]:
         "shared_layers": info.shared_layers,
         "granularity": info.granularity,
         "prefix_attention": info.prefix_attention,
-        "calibration": {
-            name: {"x": list(one.x), "y": list(one.y)} for name, one in fitted.knots.items()
-        },
         "lexical_overlap": overlaps,
         "similarity": fitted.heads["relevance"].similarity if "relevance" in fitted.heads else 0.0,
         "sentence_layer": fitted.sentence_layer()._asdict(),

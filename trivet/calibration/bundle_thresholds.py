@@ -55,11 +55,11 @@ def choose_thresholds(
         if isinstance(each, DevScores)
     ]
     info = evaluator.bundle.info
-    old, rule = info.thresholds, choices.rule
+    old, rate = info.thresholds, choices.false_alarms
     if old is None:
         raise BundleError(f"{folder}: has no support head, which thresholds are for")
     streams = read_streams(evaluator, choosing(examples, choices.thresholds_from))
-    chosen = choose_or_keep(old, scores, scores, choices.thresholds_from, rule, streams)
+    chosen = choose_or_keep(old, scores, scores, choices.thresholds_from, rate, streams)
     if out is not None:
         folder = shutil.copytree(evaluator.bundle.folder, out)
     if chosen.thresholds != old:

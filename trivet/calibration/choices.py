@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Literal
 
-from trivet.measures.rule import Rule
 from trivet.model.architecture import HeadName
-from trivet.settings import Setting
+from trivet.settings import FALSE_ALARMS, Setting
 
-Method = Literal["platt", "temperature", "isotonic"]
 Level = Literal["sentence", "response", "both"]
 Weighing = Literal["example", "sentence"]
 
@@ -31,9 +29,6 @@ _prefixes = partial(Setting, metavar="PREFIX", typed=list[str], read=tuple)
 class Choices:
     """Choices of a calibration."""
 
-    method: Annotated[
-        Method, Setting("platt: scale and shift; temperature: scale; isotonic: a rising map.")
-    ] = "platt"
     heads: Annotated[
         tuple[HeadName, ...],
         Setting(
@@ -61,7 +56,8 @@ class Choices:
     thresholds_from: Annotated[
         tuple[str, ...], _prefixes("Choose thresholds on these sources; default: all. Repeatable.")
     ] = ()
-    rule: Rule = field(default_factory=Rule)  # chooses the sentence threshold
+    # rate that chooses the sentence threshold; None: the best F1
+    false_alarms: float | None = FALSE_ALARMS
     lexical_overlap: Annotated[
         bool,
         Setting(

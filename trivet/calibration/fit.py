@@ -4,12 +4,10 @@ A sentence's probability is the mean over its tokens, and labels are of sentence
 tokens is fitted to the likelihood of the sentences. Support can also be fitted on whole responses,
 whose probability is that of their weakest part or parts.
 
-Maps of a logit z: temperature (scale * z), Platt (scale * z + shift), isotonic (rising and
-piecewise linear, at most 16 knots and one for 5 examples; a line with fewer than 15). Of the
-support head's three logits all are scaled, the shift is entailment's, and z is entailment against
-the other two. A Platt map of a context head may also have a weight of lexical overlap
-(``data.lexical_overlap``): scale * z + shift + weight * overlap. Support has a layer over its
-sentences as well (``fit_sentence_layer``).
+The map of a logit z is Platt's: scale * z + shift. Of the support head's three logits all are
+scaled, the shift is entailment's, and z is entailment against the other two. The map of a context
+head may also have a weight of lexical overlap (``data.lexical_overlap``): scale * z + shift +
+weight * overlap. Support has a layer over its sentences as well (``fit_sentence_layer``).
 
 Few labels are easily separated, and then their likelihood grows with the scale without end. So
 labels are smoothed as by Platt (1999, "Probabilistic outputs for support vector machines", section
@@ -29,12 +27,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trivet.calibration.choices import Level, Method, Weighing
-from trivet.calibration.joining import HeadLogits, Probabilities, highest, join_logits
+from trivet.calibration.choices import Level, Weighing
+from trivet.calibration.joining import HeadLogits, Probabilities, join_logits
 from trivet.errors import DataError
 from trivet.measures.curves import BoolArray, FloatArray
 from trivet.model.aggregate import NO_LAYER, SentenceLayer
-from trivet.model.architecture import KNOTS, Reduction
+from trivet.model.architecture import Reduction
 
 if TYPE_CHECKING:  # loaded late: thresholds alone need no torch
     from torch import Tensor
@@ -43,11 +41,7 @@ _Loss = Callable[["Tensor"], "Tensor"]  # logits of the positive class [M] or [T
 
 _SMALLEST = 1e-9  # least probability under a logarithm
 _SCALE_SPREAD, _OTHER_SPREAD = 0.5, 2.0  # standard deviations of the prior
-_SMOOTHNESS = 1e-4  # in nats; weight of an isotonic map's changes of slope
 _LEAST_SPREAD = 0.02  # least spread of calibrated logits
-_LEAST_SLOPE = 0.02  # least slope of an isotonic map, to avoid ties
-_FEWEST, _EXAMPLES_PER_KNOT = 3, 5  # knots; with fewer the isotonic map is linear
-_TAIL = 0.005  # share of logits beyond the outer knots
 
 
 @dataclass(frozen=True)
@@ -60,38 +54,24 @@ class LinearMap:
     layer: SentenceLayer = NO_LAYER
 
 
-@dataclass(frozen=True)
-class KnotMap:
-    """A rising piecewise-linear map through (x, y), extrapolated with the outer slopes."""
-
-    x: tuple[float, ...]
-    y: tuple[float, ...]
-    layer: SentenceLayer = NO_LAYER
-
-
-Map = LinearMap | KnotMap
 IDENTITY = LinearMap()
 
 
 def probabilities(
-    head: HeadLogits, found: Map, faithfulness: Reduction = "weakest_sentence"
+    head: HeadLogits, found: LinearMap, faithfulness: Reduction = "weakest_sentence"
 ) -> Probabilities:
     """Return the probabilities of a head's logits under a map, joined as in the model."""
     import torch
 
-    if isinstance(found, KnotMap):
-        margins = torch.from_numpy(_through_knots(_margins(head).numpy(), found))
-    else:
-        margins = _margins(head, found.scale) + found.shift
-        if head.lexical_overlap is not None:
-            margins = margins + found.lexical_overlap * torch.from_numpy(head.lexical_overlap)
+    margins = _margins(head, found.scale) + found.shift
+    if head.lexical_overlap is not None:
+        margins = margins + found.lexical_overlap * torch.from_numpy(head.lexical_overlap)
     joined = join_logits(head, margins, faithfulness, found.layer)
     return Probabilities(*(each.numpy() for each in joined))
 
 
 def fit(
     head: HeadLogits,
-    method: Method,
     *,
     what: str,
     rows: BoolArray | None = None,
@@ -99,11 +79,11 @@ def fit(
     faithfulness: Reduction = "weakest_sentence",
     weighing: Weighing = "example",
     lexical_overlap: bool = False,
-) -> Map:
+) -> LinearMap:
     """Return the map of maximum likelihood over some examples, by default all.
 
     A level without labels is replaced by the other one; ``both`` weighs them equally. ``what`` is
-    the name of the head in messages, ``lexical_overlap`` adds its weight to a Platt map.
+    the name of the head in messages, ``lexical_overlap`` adds its weight.
 
     Raises:
         DataError: Labels of a class are missing, or labels and logits are not positively related.
@@ -132,12 +112,9 @@ def fit(
             total = total - share @ likelihood / len(smooth)
         return total
 
-    overlap = head.lexical_overlap if lexical_overlap and method == "platt" else None
+    overlap = head.lexical_overlap if lexical_overlap else None
     count = max(float(weight.sum()) for *_, weight in terms)
-    linear = _fit_linear(head, loss, what, method != "temperature", overlap, count)
-    if method != "isotonic" or (knots := min(KNOTS, int(count / _EXAMPLES_PER_KNOT))) < _FEWEST:
-        return linear
-    return _fit_knots(head, loss, linear, knots)
+    return _fit_linear(head, loss, what, overlap, count)
 
 
 def minimize(
@@ -187,12 +164,7 @@ def _smoothed(truth: BoolArray, weight: FloatArray) -> FloatArray:
 
 
 def _fit_linear(
-    head: HeadLogits,
-    loss: _Loss,
-    what: str,
-    shifted: bool,
-    overlap: FloatArray | None,
-    count: float,
+    head: HeadLogits, loss: _Loss, what: str, overlap: FloatArray | None, count: float
 ) -> LinearMap:
     import torch
 
@@ -203,7 +175,7 @@ def _fit_linear(
 
     def read(values: Tensor) -> tuple[Tensor, Tensor]:
         scale = values[0].exp() / spread
-        return scale, middle * (1 - scale) + values[1] if shifted else torch.zeros(())
+        return scale, middle * (1 - scale) + values[1]
 
     def objective(values: Tensor) -> Tensor:
         scale, shift = read(values)
@@ -213,7 +185,7 @@ def _fit_linear(
         far = ((scale - 1) / _SCALE_SPREAD) ** 2 + (values[1:] / _OTHER_SPREAD).square().sum()
         return loss(margins) + far / (2 * count)
 
-    start = np.zeros(1 + shifted + (overlap is not None))
+    start = np.zeros(2 + (overlap is not None))
     start[0] = np.log(spread)  # the map that changes nothing
     found = minimize(objective, start)
     if (fitted := float(np.exp(found[0]))) < _LEAST_SPREAD:
@@ -223,51 +195,6 @@ def _fit_linear(
         )
     scale, shift = map(float, read(torch.from_numpy(found)))
     return LinearMap(scale, shift, 0.0 if overlap is None else float(found[-1]))
-
-
-def _fit_knots(head: HeadLogits, loss: _Loss, linear: LinearMap, knots: int) -> Map:
-    """Fit a piecewise-linear map with knots at quantiles of the logits."""
-    import torch
-
-    every = _margins(head)
-    if head.token is not None and head.is_evidence is None:
-        every = highest(every, torch.from_numpy(head.token), len(head.sentence))
-    margins = every.numpy()
-    places = np.quantile(margins, np.linspace(_TAIL, 1 - _TAIL, knots))
-    # Nearly equal knots would have an undetermined slope.
-    apart = np.concatenate([[True], np.diff(places) > 1e-3 * max(float(np.ptp(places)), 1e-6)])
-    x = places[apart]
-    if len(x) < _FEWEST:
-        return linear
-    steps = np.diff(x)
-    # softplus(slopes) * steps + the least slope: always rising.
-    slope = np.log(np.expm1(max(linear.scale - _LEAST_SLOPE, 1e-3)))
-    start = np.append(x[0] * linear.scale + linear.shift, np.full(len(steps), slope))
-
-    def heights(values: Tensor) -> Tensor:
-        rises = (_softplus(values[1:]) + _LEAST_SLOPE) * torch.from_numpy(steps)
-        return values[0] + torch.cat([values.new_zeros(1), rises.cumsum(0)])
-
-    after = np.clip(np.searchsorted(x, margins), 1, len(x) - 1)
-    share = torch.from_numpy((margins - x[after - 1]) / steps[after - 1])
-    place = torch.from_numpy(after - 1)
-
-    def objective(values: Tensor) -> Tensor:
-        y = heights(values)
-        below = y[:-1].index_select(0, place)
-        mapped = below + share * y.diff().index_select(0, place)
-        return loss(mapped) + _SMOOTHNESS * values[1:].diff().square().sum()
-
-    y = heights(torch.from_numpy(minimize(objective, start)))
-    return KnotMap(tuple(x.tolist()), tuple(y.tolist()))
-
-
-def _through_knots(margins: FloatArray, found: KnotMap) -> FloatArray:
-    """Return logits under a piecewise-linear map. *Shapes:* [M] -> [M]."""
-    x, y = np.array(found.x), np.array(found.y)
-    place = np.clip(np.searchsorted(x, margins), 1, len(x) - 1) - 1
-    mapped: FloatArray = y[place] + (margins - x[place]) * (np.diff(y) / np.diff(x))[place]
-    return mapped
 
 
 def _margins(head: HeadLogits, scale: Tensor | float = 1.0) -> Tensor:

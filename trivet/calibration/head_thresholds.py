@@ -7,7 +7,7 @@ import logging
 import numpy as np
 
 from trivet.bundle.schema import EvidenceInfo
-from trivet.calibration.fit import LinearMap, Map, fit, probabilities
+from trivet.calibration.fit import LinearMap, fit, probabilities
 from trivet.calibration.joining import HeadLogits, sigmoid
 from trivet.data.tokenization import BoolArray
 from trivet.errors import DataError
@@ -23,11 +23,10 @@ def choose_sources(pairs: HeadLogits, old: EvidenceInfo | None = None) -> Eviden
     Without labels of both kinds the old map is kept, or the identity.
     """
     try:
-        found = fit(pairs, "platt", what="evidence", lexical_overlap=True)
+        found = fit(pairs, what="evidence", lexical_overlap=True)
     except DataError as error:
         logger.warning("%s; the sources are not calibrated", error)
         return old or EvidenceInfo(scale=1.0, shift=0.0, threshold=DEFAULT_THRESHOLD)
-    assert isinstance(found, LinearMap)
     overlap = pairs.lexical_overlap
     assert overlap is not None
     z = found.scale * pairs.logits + found.shift + found.lexical_overlap * overlap
@@ -44,7 +43,7 @@ def choose_sources(pairs: HeadLogits, old: EvidenceInfo | None = None) -> Eviden
     return chosen
 
 
-def choose_answered(relevance: HeadLogits, found: Map) -> float | None:
+def choose_answered(relevance: HeadLogits, found: LinearMap) -> float | None:
     """Return the relevance of the best context sentence that tells answered questions best.
 
     A question is answered where a context sentence is labelled relevant. The threshold has the

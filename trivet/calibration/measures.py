@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trivet.calibration.fit import Map, probabilities
+from trivet.calibration.fit import LinearMap, probabilities
 from trivet.calibration.joining import HeadLogits, Probabilities
 from trivet.errors import DataError
 from trivet.measures.curves import (
@@ -43,7 +43,7 @@ class HeadReport:
 
     name: str  # head, or ``faithfulness``
     unit: str
-    found: Map | None  # map fitted on all rows
+    found: LinearMap | None  # map fitted on all rows
     note: str  # reason for a missing map
     errors: tuple[PartError, ...]  # of all rows, then by source and by length
     before: tuple[ReliabilityBin, ...]
@@ -72,7 +72,7 @@ def parts(sources: Sequence[str], tokens: Sequence[int]) -> dict[str, BoolArray]
 def cross_fitted(
     head: HeadLogits,
     split: tuple[BoolArray, BoolArray],
-    fit: Callable[[BoolArray], Map],
+    fit: Callable[[BoolArray], LinearMap],
     faithfulness: Reduction,
 ) -> Probabilities | None:
     """Return each half's probabilities by the map of the other; None if a half cannot be fitted."""
@@ -97,7 +97,7 @@ def head_report(
     before: Probabilities,
     after: Probabilities | None,
     masks: Mapping[str, BoolArray],
-    found: Map | None = None,
+    found: LinearMap | None = None,
     note: str = "",
 ) -> HeadReport:
     """Measure a head by its sentences, or ``faithfulness`` by whole responses.

@@ -11,12 +11,10 @@ from typing import Any, cast
 from trivet.bundle.schema import (
     CalibrationError,
     CalibrationInfo,
-    KnotsInfo,
     PlattInfo,
     SentenceLayerInfo,
 )
-from trivet.calibration.choices import Method
-from trivet.calibration.fit import KnotMap, LinearMap, Map
+from trivet.calibration.fit import LinearMap
 from trivet.calibration.measures import HeadReport
 from trivet.calibration.thresholds import ChosenThresholds
 from trivet.errors import DataError
@@ -41,7 +39,7 @@ def lines(reports: Sequence[HeadReport], chosen: ChosenThresholds) -> list[str]:
         every = report.errors[0]
         words = f"{report.name}: {_map_words(report)}; ECE of {every.n} {report.unit} "
         found.append(f"{words}{_figure(every.before)} -> {_figure(every.after)}")
-    found += [] if chosen.rule is None else [chosen.rule.words()]
+    found += [_rule_words(chosen.rate)] if chosen.uses else []
     found += [use.words() for use in chosen.uses]
     found += [bound.words() for bound in chosen.bounds]
     found += [small.words() for small in chosen.too_few]
@@ -79,7 +77,7 @@ def write_report(
     record: dict[str, Any] = {
         "calibration": info.model_dump(),
         "heads": [dataclasses.asdict(report) for report in reports],
-        "rule": None if chosen.rule is None else dataclasses.asdict(chosen.rule),
+        "rate": chosen.rate,
         "thresholds": [dataclasses.asdict(use) for use in chosen.uses],
         "false_alarms": [dataclasses.asdict(bound) for bound in chosen.bounds],
         "too_few_documents": [dataclasses.asdict(one) for one in chosen.too_few],
@@ -99,7 +97,7 @@ def _sections(
     chosen: ChosenThresholds,
     curves: dict[str, str],
 ) -> list[Section]:
-    about = f"Method: {info.method}; fitted on {info.split} of {', '.join(info.data)}."
+    about = f"Fitted on {info.split} of {', '.join(info.data)}."
     sections = [Section("Outcome", (about, _EXPLAINED, *lines(reports, chosen)))]
     rows = [
         (
@@ -148,15 +146,21 @@ def _curve(report: HeadReport) -> str:
 def _map_words(report: HeadReport) -> str:
     found = report.found
     words = "unchanged"
-    if isinstance(found, LinearMap):
+    if found is not None:
         words = f"scale {found.scale:.3f}, shift {found.shift:.3f}"
         if found.lexical_overlap:
             words += f", lexical overlap {found.lexical_overlap:.3f}"
-    elif found is not None:
-        words = f"{len(found.x)} knots"
-    if found is not None and found.layer.weights:
-        words += f", layer: scale {found.layer.scale:.3f}, shift {found.layer.shift:.3f}"
+        if found.layer.weights:
+            words += f", layer: scale {found.layer.scale:.3f}, shift {found.layer.shift:.3f}"
     return f"{words} ({report.note})" if report.note else words
+
+
+def _rule_words(rate: float | None) -> str:
+    if rate is None:
+        return "rule: the best F1"
+    return (
+        f"rule: at most {100 * rate:g} % false alarms, of the faithful responses of each data set"
+    )
 
 
 def _figure(value: float | None) -> str:
@@ -165,22 +169,15 @@ def _figure(value: float | None) -> str:
 
 def describe(
     old: CalibrationInfo,
-    fitted: Mapping[HeadName, Map],
+    fitted: Mapping[HeadName, LinearMap],
     reports: Sequence[HeadReport],
-    method: Method | None,
+    keeps_maps: bool,
     specs: Sequence[str],
     split: str,
 ) -> CalibrationInfo:
-    """Return the bundle's record: this calibration combined with earlier ones.
-
-    ``method`` is that of the maps, None if they were kept.
-    """
-    heads, knots = dict(old.heads), dict(old.knots)
+    """Return the bundle's record: this calibration combined with earlier ones."""
+    heads = dict(old.heads)
     for name, found in fitted.items():
-        knots.pop(name, None)
-        if isinstance(found, KnotMap):
-            knots[name] = KnotsInfo(x=found.x, y=found.y)
-            continue
         one = heads.get(name, PlattInfo(scale=1.0, shift=0.0))
         heads[name] = PlattInfo(
             scale=found.scale * one.scale,
@@ -197,11 +194,9 @@ def describe(
     if "support" in fitted:
         found = fitted["support"]
         layer = SentenceLayerInfo.of(found.layer) if found.layer.weights else None
-    stays = method is None or not heads.keys() | knots.keys() <= fitted.keys()
+    stays = keeps_maps or not heads.keys() <= fitted.keys()
     return CalibrationInfo(
-        method=method or old.method,
         heads=heads,
-        knots=knots,
         sentences=layer,
         errors=errors,
         # What stays was fitted on earlier rows.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trivet.calibration.choices import Weighing
-from trivet.calibration.fit import Map, minimize, probabilities
+from trivet.calibration.fit import LinearMap, minimize, probabilities
 from trivet.calibration.joining import HeadLogits
 from trivet.data.sentence_features import FEATURES
 from trivet.errors import DataError
@@ -29,7 +29,10 @@ _LEAST_SCALE = 0.05
 
 
 def fit_sentence_layer(
-    head: HeadLogits, found: Map, weighing: Weighing = "example", rows: BoolArray | None = None
+    head: HeadLogits,
+    found: LinearMap,
+    weighing: Weighing = "example",
+    rows: BoolArray | None = None,
 ) -> SentenceLayer:
     """Return the layer of maximum posterior over the sentences with labels.
 
@@ -49,7 +52,10 @@ def fit_sentence_layer(
 
 
 def rescale_layer(
-    head: HeadLogits, found: Map, weighing: Weighing = "example", rows: BoolArray | None = None
+    head: HeadLogits,
+    found: LinearMap,
+    weighing: Weighing = "example",
+    rows: BoolArray | None = None,
 ) -> SentenceLayer:
     """Return the layer of ``found`` with its logit, the weighted sum, scaled and shifted anew.
 

@@ -1,6 +1,6 @@
 """Thresholds of a calibrated bundle: chosen again, or kept if the rows do not justify a new one.
 
-A new threshold needs an AUROC above .5 with confidence, and the requested precision.
+A new threshold needs an AUROC above .5 with confidence.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trivet.bundle.schema import Thresholds
-from trivet.calibration.fit import Map, probabilities
+from trivet.calibration.fit import LinearMap, probabilities
 from trivet.calibration.joining import HeadLogits
 from trivet.calibration.streams import ChosenHalt, Streamed, choose_halt
 from trivet.errors import DataError
@@ -28,7 +28,6 @@ from trivet.measures.false_alarms import (
     too_small,
 )
 from trivet.measures.intervals import Draws, auroc
-from trivet.measures.rule import Rule
 from trivet.measures.thresholds import (
     DEFAULT_THRESHOLD,
     Column,
@@ -85,12 +84,12 @@ class ChosenThresholds:
     bounds: tuple[AlarmBound, ...] = ()  # of the data sets that chose, for a rate of false alarms
     too_few: tuple[TooFewDocuments, ...] = ()  # data sets in which this rate is not kept
     sources: tuple[Alarms, ...] = ()  # of all rows
-    rule: Rule | None = None  # that chose
+    rate: float | None = None  # of false alarms, by which it was chosen; None: by the best F1
     halt: ChosenHalt | None = None  # threshold of single sentences; None if no stream was read
 
 
 def justified_thresholds(
-    scores: Sequence[DevScores], rule: Rule, kept: float = DEFAULT_THRESHOLD
+    scores: Sequence[DevScores], rate: float | None, kept: float = DEFAULT_THRESHOLD
 ) -> list[UseThreshold]:
     """Choose the sentence threshold and then that of spans, or give the reason for none.
 
@@ -99,13 +98,11 @@ def justified_thresholds(
     groups = [document(one.example) for one in scores]
     columns = threshold_columns(scores)
     responses, words = columns["sentence"], columns["span"]
-    chosen = choose_sentence_threshold(responses, scores, rule)
+    chosen = choose_sentence_threshold(responses, scores, rate)
     none = "nothing can be flagged"
-    if rule.false_alarms is not None:
-        least = needed_documents(rule.false_alarms)
+    if rate is not None:
+        least = needed_documents(rate)
         none = f"no data set has {least} documents with a faithful response"
-    elif rule.least_precision is not None:
-        none = f"no threshold has a precision of {rule.least_precision:g}"
     sentence = _justified("sentence", responses, groups, chosen, none)
     deciding = kept if sentence.threshold is None else sentence.threshold
     span = choose_span_threshold(words, deciding)
@@ -158,7 +155,7 @@ def same_share(before: Column, threshold: float, after: Column) -> float:
 
 
 def dev_scores(
-    items: Sequence[Item], support: HeadLogits, found: Map, faithfulness: Reduction
+    items: Sequence[Item], support: HeadLogits, found: LinearMap, faithfulness: Reduction
 ) -> Iterator[DevScores]:
     """Return each example's scores under a map of the support head's logits."""
     joined = probabilities(support, found, faithfulness)
@@ -176,7 +173,7 @@ def choose_or_keep(
     before: Sequence[DevScores],
     after: Sequence[DevScores],
     sources: Sequence[str],
-    rule: Rule,
+    rate: float | None,
     streams: Sequence[Streamed] = (),
 ) -> ChosenThresholds:
     """Return the thresholds that the rows justify; the others are kept.
@@ -200,7 +197,7 @@ def choose_or_keep(
         for use, value in (("sentence", old.sentence), ("span", old.span))
     }
     choosing = [after[place] for place in places]
-    uses = justified_thresholds(choosing, rule, found["sentence"])
+    uses = justified_thresholds(choosing, rate, found["sentence"])
     found |= {use.use: use.threshold for use in uses if use.threshold is not None}
     halt = choose_halt(streams) if streams else None
     chosen_halt = None if halt is None else halt.threshold
@@ -209,9 +206,8 @@ def choose_or_keep(
     thresholds = replace(old, **found, halt=chosen_halt)
     responses = threshold_columns(choosing)["sentence"]
     faithful = faithful_responses(responses.rows(choosing), responses.support)
-    rate = rule.false_alarms
     bounds: list[AlarmBound] = []
-    # A threshold that is kept, or chosen by F1 or precision, has no bound.
+    # A threshold that is kept, or chosen by F1, has no bound.
     if rate is not None and uses[0].threshold is not None:
         bounds = alarm_bounds(faithful, thresholds.sentence, rate)
     responses = threshold_columns(after)["sentence"]
@@ -223,7 +219,7 @@ def choose_or_keep(
         tuple(bounds),
         tuple(too_small(faithful, rate)),
         count_alarms(names, rows, responses.support, thresholds.sentence),
-        rule,
+        rate,
         halt,
     )
 

@@ -27,8 +27,7 @@ from trivet.commands.shared import (
     needs_extra,
     what_was_typed,
 )
-from trivet.measures.rule import FALSE_ALARMS, Rule
-from trivet.settings import Setting, SplitOption, ThresholdOption, check_rate
+from trivet.settings import FALSE_ALARMS, Setting, SplitOption, ThresholdOption, check_rate
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -226,20 +225,7 @@ def calibrate(
     data: DataOption,
     split: SplitOption = "dev",
     choices: Choices,
-    precision_at_least: Annotated[
-        float | None,
-        Setting("Flag as much as this precision allows.", metavar="P", least=0.01, most=1),
-    ] = None,
     false_alarms: FalseAlarmsOption = None,
-    prior: Annotated[
-        float | None,
-        Setting(
-            "Choose the best F1, or the precision, for this share of hallucinated responses.",
-            metavar="SHARE",
-            least=0.001,
-            most=0.999,
-        ),
-    ] = None,
     thresholds_only: Annotated[
         bool, Setting("Keep probabilities and graphs; choose thresholds by the fastest graph.")
     ] = False,
@@ -255,37 +241,29 @@ def calibrate(
     """Fit probabilities and thresholds of a bundle on dev rows.
 
     Graphs of the bundle are removed, unless --thresholds-only is given; run `trivet export onnx`
-    afterwards. The sentence threshold is chosen by the rate of false alarms, or with --prior by F1
-    or with --precision-at-least by precision, and the span threshold by the F1 of spans. If the
-    rows do not justify one of them, the old one is kept and the exit code is 4. Probabilities
-    are fitted to logits of torch, so --backend is for --thresholds-only, which needs no torch.
+    afterwards. The sentence threshold is chosen by the rate of false alarms, and the span threshold
+    by the F1 of spans. If the rows do not justify one of them, the old one is kept and the exit
+    code is 4. Probabilities are fitted to logits of torch, so --backend is for --thresholds-only,
+    which needs no torch.
     """
-    if choices.lexical_overlap and choices.method != "platt":
-        raise typer.BadParameter(f"--lexical-overlap needs --method platt, not {choices.method}")
-    if false_alarms is not None and (prior is not None or precision_at_least is not None):
-        raise typer.BadParameter(
-            "--false-alarms excludes --prior and --precision-at-least; give one of them"
-        )
     if thresholds_only and report is not None:
         raise typer.BadParameter("--report needs fitted probabilities; drop --thresholds-only")
-    maps = (choices.method, choices.heads, choices.level, choices.lexical_overlap)
-    if choices.keep_layer and (thresholds_only or maps != ("platt", (), "sentence", False)):
+    maps = (choices.heads, choices.level, choices.lexical_overlap)
+    if choices.keep_layer and (thresholds_only or maps != ((), "sentence", False)):
         raise typer.BadParameter(
-            "--keep-layer fits no map; drop --thresholds-only, --head, --method, --support-level "
-            "and --lexical-overlap"
+            "--keep-layer fits no map; drop --thresholds-only, --head, --support-level and "
+            "--lexical-overlap"
         )
     if backend is not None and not thresholds_only:
         raise typer.BadParameter(
             "--backend needs --thresholds-only; logits for the fit come from torch"
         )
-    by_rate = prior is None and precision_at_least is None
     from trivet.calibration.bundle_thresholds import choose_thresholds
     from trivet.calibration.report import check_path, lines, write_report
 
     if report is not None:
         check_path(report)
-    rule = Rule((false_alarms or FALSE_ALARMS) if by_rate else None, precision_at_least, prior)
-    choices = replace(choices, rule=rule)
+    choices = replace(choices, false_alarms=false_alarms or FALSE_ALARMS)
     if out is not None and out.exists():
         raise typer.BadParameter(f"--out {out} exists already; choose another folder")
     if thresholds_only:

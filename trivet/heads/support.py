@@ -21,6 +21,15 @@ _ENTAILMENT, _CONTRADICTION = 0, 2
 _SMALLEST = 1e-6  # keeps the logarithm of a joined probability finite
 
 
+def entailment_logit(logits: Tensor) -> Tensor:
+    """Return the logit of P(entailment). *Shapes:* [..., 3] or [..., 2] -> [...]."""
+    if logits.shape[-1] == 2:
+        supported, unsupported = logits.unbind(-1)
+        return supported - unsupported
+    entailment, neutral, contradiction = logits.unbind(-1)
+    return entailment - neutral - nn.functional.softplus(contradiction - neutral)
+
+
 def window_loss(logits: Tensor, window_class: Tensor, weight: Tensor) -> Tensor:
     """Return the cross-entropy in each window, where the place of the evidence is known.
 

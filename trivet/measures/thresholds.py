@@ -20,13 +20,12 @@ from trivet.data.tokenization import TokenizedExample
 from trivet.measures.curves import FloatArray, tie_ends
 from trivet.measures.false_alarms import conformal_threshold, faithful_responses, too_small
 from trivet.measures.predictions import marked_characters
-from trivet.measures.rule import Rule
 from trivet.records import LabelledExample, Span
+from trivet.settings import FALSE_ALARMS
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_THRESHOLD = 0.5
-_RULE = Rule()
 _CANDIDATES = 200  # span thresholds that are tried
 _WORD = re.compile(r"\w+|[^\w\s]")
 
@@ -114,28 +113,6 @@ def best_threshold(
     return BestThreshold(ranked.threshold(best), float(f1[best]))
 
 
-def precise_threshold(
-    support: FloatArray,
-    unsupported: FloatArray,
-    least_precision: float,
-    size: FloatArray | None = None,
-) -> BestThreshold | None:
-    """Return the threshold that flags most with at least a given precision, in (0, 1].
-
-    Arguments and result are those of ``best_threshold``; None also if no threshold is that precise.
-    """
-    ranked = _flagged_below(support, unsupported, size)
-    if ranked is None:
-        return None
-    # Floating-point slack, so that 9 of 10 counts as 0.9.
-    precise = ranked.flaggable & (ranked.hits >= (least_precision - 1e-12) * ranked.flagged)
-    if not precise.any():
-        return None
-    last = int(np.flatnonzero(precise)[-1])
-    f1 = 2 * ranked.hits[last] / (ranked.flagged[last] + ranked.gold)
-    return BestThreshold(ranked.threshold(last), float(f1))
-
-
 @dataclass(frozen=True)
 class _Flagged:
     """Flagged amounts for each possible threshold, rising. *Shape of each:* [m]."""
@@ -175,27 +152,19 @@ def _flagged_below(
 
 
 def choose_sentence_threshold(
-    column: Column, scores: Sequence[DevScores], rule: Rule
+    column: Column, scores: Sequence[DevScores], false_alarms: float | None
 ) -> float | None:
-    """Return the threshold that the rule chooses on responses; ``None`` if it can choose none.
+    """Return the threshold with a rate of false alarms on responses, or without one of best F1.
 
-    A rate of false alarms is kept in each data set that has enough documents.
+    The rate is kept in each data set that has enough documents; ``None`` if none has.
     """
-    if rule.false_alarms is not None:
+    if false_alarms is not None:
         found = [
-            conformal_threshold(one.support, one.documents, rule.false_alarms)
+            conformal_threshold(one.support, one.documents, false_alarms)
             for one in faithful_responses(column.rows(scores), column.support)
         ]
         return min((one for one in found if one is not None), default=None)
-    weight = column.size
-    if rule.prior is not None and 0 < column.unsupported.sum() < len(weight):
-        wrong = column.unsupported > 0
-        weight = np.where(wrong, rule.prior / wrong.sum(), (1 - rule.prior) / (~wrong).sum())
-    columns = column.support, column.unsupported * weight, weight
-    if rule.least_precision is None:
-        best = best_threshold(*columns)
-    else:
-        best = precise_threshold(columns[0], columns[1], rule.least_precision, weight)
+    best = best_threshold(column.support, column.unsupported)
     return best.threshold if best else None
 
 
@@ -224,10 +193,12 @@ def marked_words(words: Column, sentence: float, span: float) -> npt.NDArray[np.
     return weak & (words.deciding_support < sentence)
 
 
-def choose_thresholds(scores: Sequence[DevScores], rule: Rule = _RULE) -> tuple[float, float]:
+def choose_thresholds(
+    scores: Sequence[DevScores], false_alarms: float | None = FALSE_ALARMS
+) -> tuple[float, float]:
     """Choose the sentence and the span threshold on a dev split; unknown labels are left out.
 
-    With too few documents for the rule the sentence threshold has the best F1; with one class, a
+    With too few documents for the rate the sentence threshold has the best F1; with one class, a
     threshold is .5. Both are logged, and so is a data set with too few documents.
     """
     columns = threshold_columns(scores)
@@ -235,13 +206,13 @@ def choose_thresholds(scores: Sequence[DevScores], rule: Rule = _RULE) -> tuple[
     one_class = "%s threshold stays at %s: the labels of %d dev examples hold one class or none"
     wrong, sentence = responses.unsupported > 0, None
     if wrong.any() and not wrong.all():
-        sentence = choose_sentence_threshold(responses, scores, rule)
+        sentence = choose_sentence_threshold(responses, scores, false_alarms)
         faithful = faithful_responses(responses.rows(scores), responses.support)
-        for small in too_small(faithful, rule.false_alarms):
+        for small in too_small(faithful, false_alarms):
             logger.warning("%s", small.words())
         if sentence is None:
             logger.warning("too few dev documents for the rate of false alarms; best F1 instead")
-            sentence = choose_sentence_threshold(responses, scores, Rule(None))
+            sentence = choose_sentence_threshold(responses, scores, None)
     if sentence is None:
         logger.warning(one_class, "sentence", DEFAULT_THRESHOLD, responses.examples)
         sentence = DEFAULT_THRESHOLD

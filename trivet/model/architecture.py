@@ -12,7 +12,6 @@ EVIDENCE_STATES = 64  # width of the evidence head: a response's half, then a co
 TrunkKind = Literal["shared", "separate", "partial"]
 Granularity = Literal["token", "example"]
 Reduction = Literal["weakest_token", "weakest_sentence", "two_weakest_sentences"]
-KNOTS = 16  # largest number of an isotonic calibration
 
 # Keys of ``RagModel.architecture()`` that ``bundle.json`` lacks, kept in ``encoder.json``.
 ENCODER_KEYS = (

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
 
 from trivet.heads.cross_attention_head import CrossAttentionHead
+from trivet.heads.support import entailment_logit
 from trivet.heads.token_head import TokenHead
 from trivet.model.aggregate import (
     NO_LAYER,
@@ -30,7 +31,6 @@ from trivet.model.architecture import (
     HeadName,
     Reduction,
 )
-from trivet.model.calibration import PiecewiseLinear, entailment_logit
 from trivet.model.multi_trunk import AnyTrunk, make_trunk
 from trivet.model.trunk import Hidden, Trunk, describe_encoder
 
@@ -61,7 +61,6 @@ class RagModel(nn.Module):
         pooled_support: Whether the support head has the dense layer of an NLI checkpoint's head.
         granularity: ``token``: logits for each position. ``example``: the logits of the first
             position hold for the whole window; evidence has states for each position all the same.
-        calibration: Arguments of ``PiecewiseLinear``, the map of the logits, by head.
         lexical_overlap: Weights of lexical overlap in the logits of the context heads; 0 by
             default. Fitted in calibration, since the encoder knows the rows that it is trained on.
         similarity: Weight of the similarity of question and context sentence, by the states of the
@@ -80,7 +79,6 @@ class RagModel(nn.Module):
         dropout: float = 0.0,
         pooled_support: bool = False,
         granularity: Granularity = "token",
-        calibration: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
         lexical_overlap: Mapping[str, float] | None = None,
         similarity: float = 0.0,
         sentence_layer: SentenceLayer = NO_LAYER,
@@ -96,9 +94,6 @@ class RagModel(nn.Module):
         self.dropout = dropout
         self.pooled_support = pooled_support
         self.granularity: Granularity = granularity
-        self.calibration = nn.ModuleDict(
-            {name: PiecewiseLinear(**knots) for name, knots in (calibration or {}).items()}
-        )
         self.lexical_overlap = dict.fromkeys(CONTEXT_HEADS, 0.0) | dict(lexical_overlap or {})
         self.similarity = similarity
         self.sentence_layer = sentence_layer
@@ -124,11 +119,6 @@ class RagModel(nn.Module):
             "lexical_overlap": dict(self.lexical_overlap),
             "similarity": self.similarity,
             "sentence_layer": self.sentence_layer._asdict(),
-            "calibration": {
-                name: {"x": list(one.x), "y": list(one.y)}
-                for name, one in self.calibration.items()
-                if isinstance(one, PiecewiseLinear)
-            },
         }
 
     def add_exact_match(self) -> None:
@@ -259,12 +249,7 @@ class RagModel(nn.Module):
         shown, real = response_at.amax(dim=-1) >= 0, context_at >= 0
         probs: dict[str, Tensor | None] = dict.fromkeys(DEFAULT_HEADS)
         if "support" in logits:
-            support = join_support(
-                logits["support"],
-                response_at,
-                is_evidence,
-                lambda margins: self._calibrated("support", margins),
-            )
+            support = join_support(logits["support"], response_at, is_evidence)
             probs["support"] = torch.where(shown, support.sigmoid(), 0.0)
         overlaps = {"relevance": question_overlap, "utilization": response_overlap}
         for name in (each for each in overlaps if each in logits):
@@ -273,7 +258,6 @@ class RagModel(nn.Module):
                 states = logits["evidence"]
                 similar = question_similarity(states, attention_mask, segment_ids, context_at)
                 marked = marked + self.similarity * similar
-            marked = self._calibrated(name, marked)
             probs[name] = torch.where(real, marked.sigmoid(), 0.0)
         return join(
             support_probs=probs["support"],
@@ -293,10 +277,6 @@ class RagModel(nn.Module):
         """Return a context head's token logits. *Shapes:* [N, L], [B, C] x 2 -> [B, C]."""
         gathered: Tensor = gather_tokens(logits.reshape(-1), context_at)
         return gathered + self.lexical_overlap[name] * overlap
-
-    def _calibrated(self, name: str, logits: Tensor) -> Tensor:
-        """Return a head's calibrated logits."""
-        return self.calibration[name](logits) if name in self.calibration else logits
 
     def forward(
         self,
@@ -327,28 +307,21 @@ class RagModel(nn.Module):
         )
 
 
-def join_support(
-    support: Tensor,
-    response_at: Tensor,
-    is_evidence: Tensor | None,
-    calibrated: Callable[[Tensor], Tensor] = lambda logits: logits,
-) -> Tensor:
+def join_support(support: Tensor, response_at: Tensor, is_evidence: Tensor | None) -> Tensor:
     """Return the logit of each response token's support. *Shape:* [B, R].
 
     Args:
         support: Logits of the support head. *Shape:* [N, L, 3].
         response_at: As in ``Windows``. *Shape:* [B, R, K].
         is_evidence: Copies in evidence windows, if there are any. *Shape:* [B, K].
-        calibrated: Rising map of the logits before ordinary and evidence windows are joined.
     """
     margins = entailment_logit(support).reshape(-1)
     if is_evidence is None:
         # The maximum of logits is that of probabilities.
-        return calibrated(supported_anywhere(margins, response_at, nothing=_NOWHERE))
+        highest: Tensor = supported_anywhere(margins, response_at, nothing=_NOWHERE)
+        return highest
     kinds = split_evidence(response_at, is_evidence)
-    ordinary, gathered = (
-        calibrated(supported_anywhere(margins, at, nothing=_NOWHERE)) for at in kinds
-    )
+    ordinary, gathered = (supported_anywhere(margins, at, nothing=_NOWHERE) for at in kinds)
     shown, windows = kinds[1].amax(dim=-1) >= 0, (kinds[0] >= 0).sum(dim=-1)
     joined: Tensor = join_evidence(ordinary, gathered, shown, windows)
     return joined

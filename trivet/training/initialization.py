@@ -73,7 +73,7 @@ def initial_model(
             ),
         }
         if not keeps_verdicts:  # fitted for the old weights, as the overlap's weights
-            changed |= {"calibration": {}, "lexical_overlap": {}, "sentence_layer": {}}
+            changed |= {"lexical_overlap": {}, "sentence_layer": {}}
             changed["similarity"] = 0.0
         own = bundle.info.heads
         missing = [each for each in heads if each not in own]

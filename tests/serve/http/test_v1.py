@@ -154,7 +154,7 @@ def test_info_describes_model_backend_and_limits(server: Asked, embedded: Evalua
     assert info["bundle"]["window"]["size"] == own.window.size
     assert own.thresholds is not None
     assert info["bundle"]["thresholds"] == dataclasses.asdict(own.thresholds)
-    assert info["bundle"]["calibration"]["method"] == own.calibration.method
+    assert info["bundle"]["calibration"]["split"] == own.calibration.split
     assert info["backend"] == {"name": embedded.backend_name, "precision": embedded.precision}
     limits = info["limits"]
     assert limits["default_timeout_ms"] == server.settings.max_timeout_ms

@@ -114,7 +114,6 @@ class ClassifyAnswer(Answer):
 class CalibrationAnswer(Answer):
     """Calibration of the probabilities."""
 
-    method: str
     errors: dict[HeadName, Any] = Field(
         description="Expected calibration error of each head, before and after."
     )
