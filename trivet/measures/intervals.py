@@ -68,6 +68,17 @@ def best_f1(scores: FloatArray, positive: BoolArray) -> Statistic:
     return _over_thresholds(scores, positive, f1)
 
 
+def average_precision(scores: FloatArray, positive: BoolArray) -> Statistic:
+    """Area under the precision-recall curve, as steps: each gain of recall times its precision."""
+
+    def area(hits: FloatArray, flagged: FloatArray, gold: FloatArray) -> FloatArray:
+        gains = np.diff(hits, axis=1, prepend=0.0) / gold
+        total: FloatArray = (gains * np.nan_to_num(_ratio(hits, flagged))).sum(axis=1)
+        return total
+
+    return _over_thresholds(scores, positive, area)
+
+
 def false_alarms_at_recall(scores: FloatArray, positive: BoolArray, recall: float) -> Statistic:
     """Share of the negatives flagged at the highest threshold that finds a share of the positives.
 
