@@ -14,8 +14,11 @@ import torch
 from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.exceptions import SIGTERMException
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 
 from trivet.bundle.bundle import read_bundle
+from trivet.bundle.schema import TrainingInfo
 from trivet.calibration.head_logits import read_heads
 from trivet.calibration.head_thresholds import choose_sources
 from trivet.configs.loading import dump_config
@@ -98,7 +101,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         refuse_another_architecture(newest, training.architecture(), training.state_dict())
     lay_out = row_preparation(config, tokenizer)
     items, dev, used, leaks = prepared_rows(config, lay_out)
-    choosing = threshold_rows(dev, config.data.thresholds_from)
+    threshold_rows(dev, config.data.thresholds_from)  # refused before training, not after it
     logger.info("training on %d examples, choosing on %d", len(items), len(dev))
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -154,21 +157,63 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     if not trainer.is_global_zero:
         return bundle  # written by the first device
     _load_best(training, savers[0])
-    model.eval()
-    model.to(trainer.strategy.root_device)  # the trainer leaves it on the CPU
-    with torch.inference_mode(), trainer.precision_plugin.forward_context():
-        thresholds = choose_on_dev(training, choosing, tokenizer.special.pad)
+    training.to(trainer.strategy.root_device)  # the trainer leaves it on the CPU
+    record = provenance(config, used, leaks, command, trainer.global_step)
     with trainer.precision_plugin.forward_context():
-        begun = config.encoder.init == "bundle"
-        old = read_bundle(config.encoder.name).info.evidence if begun else None
-        most = config.optim.most_windows
-        read = read_heads(model, dev, tokenizer.special.pad, most, ["evidence"])
+        _write_bundle(bundle, config, training, tokenizer, items, dev, record)
+    return bundle
+
+
+def finish(config: TrainConfig, weights: Path, command: str = "trivet train") -> Path:
+    """Write the bundle of a run from its weights alone, and return its folder.
+
+    Args:
+        config: Configuration of the run; ``optim.max_steps`` is recorded as its steps.
+        weights: State of the training as a safetensors file, in any floating-point precision.
+        command: Command line, recorded in the bundle.
+
+    Raises:
+        ConfigError: The configuration cannot be met, or the weights are those of another model.
+        DataError: A source cannot be read.
+    """
+    config = trained_bundle.keep_own_heads(config)
+    _check_sources(config)
+    model, tokenizer = configured_model(config)
+    training = RagTraining(model, config.loss, config.optim)
+    try:
+        training.load_state_dict(load_file(weights))
+    except (OSError, SafetensorError, RuntimeError) as error:
+        raise ConfigError(f"{weights}: not the weights of this configuration: {error}") from error
+    items, dev, used, leaks = prepared_rows(config, row_preparation(config, tokenizer))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    bundle = Path(config.run.folder) / "bundle"
+    record = provenance(config, used, leaks, command, max(0, config.optim.max_steps))
+    with torch.autocast(device, torch.bfloat16, enabled=config.run.precision == "bf16"):
+        _write_bundle(bundle, config, training.to(device), tokenizer, items, dev, record)
+    return bundle
+
+
+def _write_bundle(
+    folder: Path,
+    config: TrainConfig,
+    training: RagTraining,
+    tokenizer: SegmentTokenizer,
+    items: Sequence[Item],
+    dev: Sequence[Item],
+    record: TrainingInfo,
+) -> None:
+    """Choose thresholds and sources on dev, and write the bundle of a trained model."""
+    model, pad = training.model.eval(), tokenizer.special.pad
+    with torch.inference_mode():
+        choosing = threshold_rows(dev, config.data.thresholds_from)
+        thresholds = choose_on_dev(training, choosing, pad)
+    begun = config.encoder.init == "bundle"
+    old = read_bundle(config.encoder.name).info.evidence if begun else None
+    read = read_heads(model, dev, pad, config.optim.most_windows, ["evidence"])
     evidence = choose_sources(read["evidence"], old) if read else None
     model.cpu()
-    training_info = provenance(config, used, leaks, command, trainer.global_step)
     texts = training_texts(config, text_digests(item.labelled for item in items))
-    write_trained(bundle, model, tokenizer, config, thresholds, training_info, texts, evidence)
-    return bundle
+    write_trained(folder, model, tokenizer, config, thresholds, record, texts, evidence)
 
 
 def plan(config: TrainConfig) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import trivet.train
 from tests.training.conftest import MILL, PAIRS, ConfigOf, log_of
@@ -24,7 +24,7 @@ from trivet.labelled.grouping import shares_text
 from trivet.labelled.sources import load_source
 from trivet.model.rag_model import as_tensors
 from trivet.records import RagExample
-from trivet.train import plan, train
+from trivet.train import finish, plan, train
 from trivet.training.progress import BarProgress
 
 
@@ -86,6 +86,38 @@ def test_the_same_seed_gives_the_same_weights_and_a_bundle_names_every_step(
     assert info.command == "trivet train a && trivet train b"
     # The second step saw eight of the rows of the first: no new data.
     assert [(each.name, each.rows) for each in info.data] == [("tiny", 24)]
+
+
+def test_a_run_is_finished_from_its_weights_alone(tmp_path: Path, config_of: ConfigOf) -> None:
+    short = ("optim.batch_windows=8", "optim.epochs=1", "optim.max_steps=3")
+    whole = train(config_of(tmp_path / "whole", *short))
+    last = torch.load(tmp_path / "whole/checkpoints/last.ckpt", weights_only=True)["state_dict"]
+    weights = tmp_path / "weights.safetensors"
+    save_file({name: tensor.half() for name, tensor in last.items()}, weights)
+    config = config_of(tmp_path / "finished", *short)
+    finished = read_bundle(finish(config, weights, "trivet train --finish"))
+    assert finished.info.training.settings["steps"] == 3
+    assert finished.info.thresholds is not None
+    assert finished.training_texts() == read_bundle(whole).training_texts()
+    states = load_file(finished.folder / WEIGHTS_NAME), load_file(whole / WEIGHTS_NAME)
+    torch.testing.assert_close(*states, atol=1e-3, rtol=1e-2)
+    other = config_of(tmp_path / "other", *short, "heads=[support]")
+    with pytest.raises(ConfigError, match=r"weights\.safetensors: not the weights of this"):
+        finish(other, weights)
+
+
+def test_pairs_and_the_plain_encoders_similarity_are_learnt(
+    tmp_path: Path, config_of: ConfigOf
+) -> None:
+    settings = (
+        "heads=[support, relevance, utilization, evidence]",
+        "loss={opposites: 1.0, similarity: 10.0, window: 0, token: 0, verdict: 0, evidence: 0}",
+        "optim={encoder_lr: 5e-3, head_lr: 5e-3, epochs: 20, batch_windows: 8}",
+    )
+    train(config_of(tmp_path, *settings))
+    logged = [line for line in log_of(tmp_path) if line["loss/similarity"]]
+    for name in ("loss/opposites", "loss/similarity"):
+        assert float(logged[-1][name]) < 0.6 * float(logged[0][name])
 
 
 def test_everything_that_can_be_switched_on_works_together(

@@ -39,6 +39,10 @@ def train(
     *,
     resume: Annotated[bool, Setting("Continue from the last checkpoint.")] = False,
     dry_run: Annotated[bool, Setting("Print parameters, rows and steps; train nothing.")] = False,
+    finish: Annotated[
+        Path | None,
+        Setting("Only write the bundle of a run from its weights.", "WEIGHTS.safetensors"),
+    ] = None,
     keys: Annotated[
         bool,
         typer.Option(
@@ -54,6 +58,7 @@ def train(
     overrides = [word for word in configs_and_overrides if "=" in word]
     with needs_extra("train"):
         from trivet.configs.loading import load_config
+        from trivet.train import finish as finish_run
         from trivet.train import plan
         from trivet.train import train as run_training
     quiet_lightning()
@@ -63,6 +68,9 @@ def train(
         return
     if not sys.stderr.isatty():  # log lines instead of a progress bar
         logging.getLogger("trivet").setLevel(logging.INFO)
+    if finish is not None:
+        print(finish_run(config, finish, what_was_typed()))
+        return
     bundle = run_training(config, resume=resume, command=what_was_typed())
     if os.environ.get("LOCAL_RANK", "0") == "0":  # only one of several processes prints
         print(bundle)

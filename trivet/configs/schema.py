@@ -245,7 +245,7 @@ class LossConfig:
     def of_head(self, name: str) -> float:
         """Return the sum of the weights of a head's losses."""
         if name == "support":
-            return self.window + self.token + self.sentence + self.verdict
+            return self.window + self.token + self.sentence + self.verdict + self.opposites
         return float(getattr(self, name)) + (self.similarity if name == "evidence" else self.share)
 
 

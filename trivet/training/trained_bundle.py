@@ -134,9 +134,11 @@ def keep_own_heads(config: TrainConfig) -> TrainConfig:
         )
     off: set[str] = {*kept}
     if "support" in off:
-        off = (off - {"support"}) | {"window", "token", "sentence", "verdict"}
+        off = (off - {"support"}) | {"window", "token", "sentence", "verdict", "opposites"}
     if off & {"relevance", "utilization"}:
         off.add("share")
+    if "evidence" in off:
+        off.add("similarity")
     return replace(config, loss=replace(config.loss, **cast(Any, dict.fromkeys(off, 0.0))))
 
 
