@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from trivet.data.claims import SentenceRole, role_of, sentence_roles
+from trivet.data.sentence_features import ContextValues
 from trivet.data.sentences import split_sentences
+from trivet.data.values import find_values
 
 NOTHING = (
     "Sure!",
@@ -36,6 +38,18 @@ ABSTENTIONS = (
     "The passages say nothing about the owner.",
     "The given records do not show the price.",
     "The passages do not say, but I would be happy to help with something else.",
+    "idk",
+    "N/A",
+    "[no answer]",
+    "Cannot be determined.",
+    "As an AI model, I can't tell.",
+    "It is unclear who paid for it, because the necessary page is missing.",
+    "The brochure's price list isn't part of the given documents.",
+    "The text does not say who paid, nor does it name a price.",
+    "Based on the passages, the fee is not mentioned.",
+    "No owner is named.",
+    "None of these passages give any advice on paint.",
+    "Not in the text.",
 )
 CLAIMS = (
     "The mill was built in 1790.",
@@ -61,6 +75,15 @@ CLAIMS = (
     "The records do not show any payment after 2019.",
     "There is enough information about it in the brochure.",
     "The key is not in the drawer.",
+    "The passages do not say who built the mill and it was burnt down.",
+    "The passages do not say who built it (it was burnt down).",
+    "I cannot say when it was built, since a flood took the mill in spring.",
+    "None of the documents was signed by the mayor.",
+    "This document does not include sales tax.",
+    "The text does not mention the mayor, who was jailed for theft.",
+    "Investigators comb the site of the crash: no new details found about its cause.",
+    "The names of the victims were not disclosed.",
+    "The suite, priced at four euros, sells well, but there is no information on its owner.",
 )
 
 
@@ -74,6 +97,34 @@ CLAIMS = (
 )
 def test_the_role_of_a_sentence(text: str, role: SentenceRole) -> None:
     assert role_of(text) == role
+
+
+def test_a_denial_that_brings_news_is_a_claim() -> None:
+    contexts = ContextValues(("The mill is old.",), "Who built the mill?", ("The mill is old.",))
+
+    def role(text: str) -> SentenceRole:
+        values = [contexts.find(value, (0,)) for value in find_values(text)]
+        return role_of(text, values, contexts)
+
+    assert role("The text does not say who built the mill.") == "abstention"
+    assert role("The text does not say that Ilse Tamm built the mill.") == "claim"
+    assert role("The text does not say who built the mill in 1812.") == "claim"
+    assert role('The text does not say who built the "golden windmill".') == "claim"
+
+
+def test_what_a_document_lacks_is_a_claim_unless_it_was_asked_for() -> None:
+    asked = ContextValues((), "Does it cover flood damage?", ())
+    text = "The documents do not cover flood damage."
+    assert role_of(text) == "claim"
+    assert role_of(text, (), asked) == "abstention"
+    assert role_of("None.", (), ContextValues((), "How many rooms are there?", ())) == "claim"
+
+
+def test_thoughts_fences_and_marks_of_formulas_are_a_frame() -> None:
+    text = 'The mill has 3 rooms.\n</think>\n```json\n{"rooms": 4}\n```\n\\[\n\\boxed{4}\n\\]'
+    roles = sentence_roles(text, split_sentences(text))
+    frame = "no_claim"
+    assert roles == (frame, frame, frame, "claim", frame, frame, "claim", frame)
 
 
 @pytest.mark.parametrize("marks", ["!", "---", "* "])

@@ -23,6 +23,11 @@ def pieces(text: str) -> list[str]:
     [
         ("The kiln is hot. Stand back!", ["The kiln is hot.", "Stand back!"]),
         ("Dr. Aldo waits.  He paid $3.5 then.", ["Dr. Aldo waits.", "He paid $3.5 then."]),
+        ("Mix 4 g. A pinch more is fine.", ["Mix 4 g.", "A pinch more is fine."]),
+        ("It fires approx. 9 hours.", ["It fires approx. 9 hours."]),
+        ("We use ASP.NET and .NET. It runs.", ["We use ASP.NET and .NET.", "It runs."]),
+        ("Steps: 1. Wet it. 2. Rest.", ["Steps:", "1. Wet it.", "2. Rest."]),
+        ("Is it 5? Yes.</think> It is 5.", ["Is it 5?", "Yes.", "</think>", "It is 5."]),
         ("Glaze list\nCobalt blue\nTin white", ["Glaze list", "Cobalt blue", "Tin white"]),
         ("A line that\ngoes on below.", ["A line that\ngoes on below."]),
         ("heading\n\nlower case after a gap", ["heading", "lower case after a gap"]),
@@ -74,7 +79,7 @@ def test_long_dull_texts_take_linear_time(unit: str) -> None:
     assert sum(span.end - span.start for span in spans) <= len(text)
 
 
-@pytest.mark.parametrize("unit", ["'", '",', "\u201c", "It is so. ", "Dr. No said so. "])
+@pytest.mark.parametrize("unit", ["'", '",', "\u201c", "It is so. ", "It fell. He said so. "])
 def test_a_line_is_read_in_bounded_stretches(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     read = sentencex.get_sentence_boundaries
     whole = read("en", text := unit * (50_000 // len(unit)))

@@ -1,9 +1,10 @@
 """Sentences of a response that claim nothing, and sentences that abstain from an answer.
 
-A greeting, an offer, a courtesy, a heading and the frame of a table have nothing to check. An
-abstention ("the passages do not say") claims nothing about the subject. Both are recognised by
-lists of English phrases. An offer that brings a value of its own ("Shall I say more about its
-award of 2024?") claims something all the same, and is judged.
+A greeting, an offer, a courtesy, a heading, the frame of a table or a fence and what a model
+thought before it answered have nothing to check. An abstention denies knowledge or mention and does
+nothing else: a further clause, and a value or quotation that neither question nor contexts have,
+are claims all the same ("The passages do not say who built it, and it was burnt down"). The rules
+are for English.
 """
 
 from __future__ import annotations
@@ -12,85 +13,155 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
+from trivet.data.sentence_features import NO_CONTEXTS, ContextValues, FoundValue, content_words
 from trivet.data.values import find_values
-from trivet.data.written_forms import TABLE_RULE
+from trivet.data.written_forms import CITATION_MARK, TABLE_RULE
 from trivet.records import Span
 
 SentenceRole = Literal["claim", "no_claim", "abstention"]
 
-_THE = r"(?:(?:the|this|these|those|any|your|our|my|each|none of the|neither)\s)?"
-_GIVEN = r"(?:given|provided|available|supplied|retrieved|above)"
-_NUMBERED = r"(?:first|second|third|other)"
-_SOURCE = (
-    r"(?:passages?|contexts?|documents?|documentation|sources?|texts?|articles?|excerpts?"
-    r"|knowledge base)"
+# Classes of words, by the name that patterns have for them.
+_CLASSES = {
+    "given": "given|provided|available|supplied|retrieved|above|indexed",
+    "paper": "documents?|documentation|texts?|articles?|pages?|materials?|references?|results?"
+    "|records?|handbook|manual",
+    "the": "(?:the|this|these|those|that|any|your|our|my|each|neither) ",
+    "source": "SRC|PAPER",
+    "say": r"(?:mention|say|state|specif|address|discuss|indicate|answer|tell|explain|describe"
+    r"|clarif|disclose|refer to|let me say|let me tell)\w{0,3}",
+    "hold": "(?:contain|provide|include|give|offer|have|has|show|report|reveal|confirm|name|list"
+    "|cover|make)s?",
+    "tell": r"(?:answer|determine|find|tell|help|say|confirm|verify|respond|assist|identify|locate"
+    r"|see|know|(?:provide|give|offer|share) (?:[\w-]+ ){0,4}?(?:answer|information|detail"
+    r"|explanation|advice|guidance)s?)\b",
+    "named": "mentioned|specified|stated|indicated|listed|detailed",
+    "stated": "<named>|disclosed|addressed|discussed|described|explained",
+    "got": "provided|given|available|answered|determined|found|included|covered|known|clear|named"
+    "|said",
+    "news": "information|info|mention|details?|answers?|references?|indication|specifics",
+    "facts": "data|evidence|records?|results?|context|idea|knowledge|advice",
+    "asked": "who|whom|whose|what|when|where|why|how|whether|which|if|about|that|this|it|so",
+    "text": r"(?:[\w-]+ ){0,4}?(?:<news>|<facts>|<source>|questions?|topics?|subject|section)",
+    "in": r"(?:in|by|from|among|within|part of|with) <source>|here\b|anywhere\b",
+    "is": "is|are|was|were",
+    "is_not": "<is> not|(?:can|could) not be",
+    "no": r"(?:no|not any|not enough|not sufficient|insufficient|too little|nothing)"
+    r" (?:[\w-]+ ){0,3}?",
+    "subject": r"(?:[\w'-]+ ){0,8}?",
+    "end": r"\W*$",
+    "contrast": "but|because|since|while|whereas|although|though|so|then",
+}
+
+
+def _pattern(*forms: str) -> re.Pattern[str]:
+    """Compile a pattern of any of some forms, in which ``<name>`` is a class of words."""
+    form = "|".join(forms)
+    while named := re.search(r"<(\w+)>", form):
+        form = form.replace(named[0], f"(?:{_CLASSES[named[1]]})")
+    return re.compile(form)
+
+
+# Of a clause in lower case, what means the same is written in one way. "The passages" and "the
+# given records" become SRC; "the records", which may be the subject of a claim, become PAPER.
+_NORMAL = (
+    (_pattern("’"), "'"),
+    (_pattern(r"\bcan(?:not|'?t)\b"), "can not"),
+    (_pattern(r"\bwon't\b"), "will not"),
+    (_pattern(r"n't\b|\b(?<=do)nt\b"), " not"),
+    (_pattern(r"\bi'?m\b"), "i am"),
+    (_pattern(r"'re\b"), " are"),
+    (_pattern(r"'d\b"), " would"),
+    (_pattern(r"\b(it|that|there|this)'s\b"), r"\1 is"),
+    (
+        _pattern(
+            r"\b(?!only)\w+ly\b|\b(?:even|yet|quite|also|itself|alone|really)\b|[\"“”*_`\[\]]"
+        ),
+        "",
+    ),
+    (_pattern(r"\s+"), " "),
+    (
+        _pattern(
+            r"\b<the>?(?:(?:<given>|first|second|third|other|source) )*(?:passage|context|excerpt"
+            r"|snippet|search result|knowledge base|source(?: material)?)s?\b",
+            r"\b<the>?<given> (?:<paper>|information)\b|\bthe information (?:given|provided)\b",
+            r"\b<the>?<paper> (?:given|provided|i have)\b",
+        ),
+        "SRC",
+    ),
+    (_pattern(r"SRC (?:(?:that <is> )?(?:given|provided)|\d+|here|i have)\b"), "SRC"),
+    (_pattern(r"\b<the>?(?!references?\b)<paper>\b"), "PAPER"),
+    (_pattern(r"\b(?:(?:am|<is>) )?(?:not able|unable|not possible|impossible) to\b"), "can not"),
 )
-# These are sources where they are called given; "the records" may be of anything.
-_PAPERS = r"(?:pages?|information|materials?|references?|results?|records?)"
-_SOURCES = (
-    rf"{_THE}(?:(?:(?:{_GIVEN}|{_NUMBERED})\s){{0,2}}{_SOURCE}(?:\s\d+)?(?:\s(?:{_GIVEN}|i have))?"
-    rf"|(?:{_NUMBERED}\s)?{_GIVEN}\s{_PAPERS}|{_PAPERS}\s(?:{_GIVEN}|i have))"
+_DENIES = _pattern(
+    r"<source> (?:(?:do|does|did) not|never|fails? to) (?:seem to |appear to )?<say>\b",
+    r"none of <source> <say>\b",
+    r"<source> <say> nothing\b",
+    r"<source> <hold> (?:no|nothing|little) (?:\w+ ){0,3}?(?:<news>|<facts>|about|on)\b",
+    r"nor (?:do|does|did) (?:it|they|<source>)\b",
+    r"(?:(?:i|we|it|the answer(?: to [\w ]{1,20}question)?) )?(?:can|could|will|am) not"
+    r" (?:be able to |going to )?(?:be )?<tell>",
+    r"i (?:can|could) not (?:provide|give|offer|share)\b",
+    r"(?:this|that|it) is (?:a \w+|something) (?:that )?(?:i|we) can not <tell>",
+    r"(?:i|we) do not know\b(?! to\b)",
+    r"(?:i|we) have no way of knowing\b",
+    r"(?:i|we) (?:do|did|could) not (?:have|find|see) <text>\b",
+    r"(?:i|we) (?:am|are) (?:not (?:sure|certain|aware)|unsure)\b",
+    r"(?:there <is> |(?:i|we) (?:have|found|find|see|could find) )?(?:"
+    r"<no><news>(?:<end>| (?:<is> )?(?:<stated>|<got>|<asked>|on|of|in|to|for|regarding|SRC)\b)"
+    r"|<no><facts>(?:<end>| (?:is|are) <got>\b| (?:on|about|for) (?:this|that|it)\b|.{0,60} <in>)"
+    r"|nothing (?:(?:about|regarding|on (?:this|that|it))\b|<in>))",
+    r"(?:(?:it|this|that) (?:is|remains) )?(?:unclear|unknown|not (?:clear|known|certain))"
+    r"(?:<end>| (?:from <source> )?<asked>\b)",
+    r"<subject><is_not> (?:<named>(?:<end>| <asked>\b)|(?:<stated>|<got>) <in>|<in><end>)",
+    r"<subject>(?:is|are|can) not (?:be )?<stated><end>",
+    r"<subject>(?:do|does) not appear <in>",
+    r"(?:it|this|that|these|(?:[\w'-]+ ){0,3}?(?:<news>|questions?|<source>))(?: [\w-]+){0,4}? "
+    r"(?:<is_not> <got>(?:<end>| <asked>\b| <in>)"
+    r"|(?:is|are) (?:missing|unavailable|unknown|lacking|insufficient)\b)",
+    r"can not be (?:answered|determined)\b",
+    r"no (?:[\w'-]+ ){1,5}?(?:is|are) (?:<stated>|named|given|provided)(?:<end>| <in>)",
+    r"(?:not|nowhere) (?:<stated>|<got>)(?:<end>| <in>| <asked>\b)",
+    r"not <in>",
+    r"please (?:provide|share|supply) (?:me |us )?(?:with )?(?:the|more|additional|some)\b",
 )
-_MENTIONS = (
-    r"(?:mention|say|state|specify|address|discuss|indicate|answer|tell|explain|describe|cover)"
+# What a source lacks must be a text, or what was asked for.
+_LACKS = _pattern(
+    r"(SRC|PAPER) (?:(?:do|does|did) not <hold>|lacks?)\b ?(.*)", r"none of (SRC) <hold>\b ?(.*)"
 )
-_SAYS = (
-    rf"(?:{_MENTIONS}|contain|provide|include|give|offer|have|show|report|reveal|confirm|name|list)"
+_OF_TEXT = _pattern(r"<asked>\b", r"<text>\b")
+_SHORT = _pattern(
+    r"\W*(?:(?:i )?(?:idk|dunno)|(?:i am )?(?:not (?:sure|certain)|unsure)|unknown|unclear|n/?a"
+    r"|none|null|nil|no (?:answer|idea|results?|data|response)(?: found)?|not found|unanswerable"
+    r"|hard to (?:say|tell)|it depends|(?:i )?(?:must |have to )?abstain|can not (?:say|tell)"
+    r"|no lo s[eé]|je ne sais pas|ich wei(?:ß|ss) (?:es )?nicht|non lo so|不知道|わかりません)\W*"
 )
-_NOT = (
-    r"(?:do(?:es)?|did)(?:\snot|n['’]t)(?:\s(?:explicitly|specifically|directly|clearly|appear to"
-    r"|seem to))?"
+_LEAD = _pattern(
+    r"\W*(?:(?:(?:please )?note(?: that)?|it is important to note that|(?:it )?(?:seems|appears)"
+    r" that|(?:i am|we are) (?:sorry|afraid)(?: that| to say)?|sorry|however|therefore|thus|hence"
+    r"|as such|overall|in short|from this|the answer(?: to [\w ]{1,20}question)? is"
+    r"|(?:based|going|judging) (?:up)?(?:on|by|from) <source>)\b|\W+)+"
 )
-_KNOWN = r"(?:answers?|information|details?|questions?|explanations?|responses?|advice|guidance)"
-_ASKED = (
-    r"(?:(?:answer|determine|find|tell|help|say|confirm|verify|respond|assist|identify|locate|see)"
-    rf"\b|(?:provide|give|offer|share)\s(?:[\w-]+\s){{0,4}}{_KNOWN})"
+_BREAK = _pattern(
+    r"\s*(?:[,;:(){}]|\s[-–—]+\s|—)\s*(?:(?:and|or|as|<contrast>)\b\s*)?",
+    r"\s+(?:and|or|as|<contrast>)\b\s*",
 )
-_NONE = (
-    r"(?:(?:there\s(?:is|are|was)\s|there['’]s\s)?(?:no|not enough|insufficient|too little)"
-    r"|there\s(?:is|are|was)(?:\snot|n['’]t)\s(?:any|enough|sufficient))"
+_CONTRAST = _pattern("<contrast>")
+_QUESTION = _pattern(r"(?:who|whom|what|when|where|why|how|whether|which|by|if)\b")
+_RELATIVE = _pattern(r"(?:who|which|whose|where)\b")
+_ASKED = _pattern(r"\b<asked>\b")
+_FINITE = _pattern(
+    r"\b(?:am|<is>|has|have|had|do|does|did|can|could|will|would|shall|should|may|might|must)\b",
+    r"^(?:it|he|she|they|we|you|i|there) \w",
+    r"^(?:the|an?|its|his|her|their|some|many|\d+) (?:[\w-]+ ){1,4}?\w+ed"
+    r" (?:the|an?|it|them|him|her|his|its|their|up|down|out)\b",
 )
-_IS_NOT = r"(?:is|are|was|were)(?:\snot|n['’]t)"
-_LEAD = (
-    r"(?:(?:however|therefore|thus|so|but|unfortunately|also|additionally|sorry|apologies|hence"
-    r"|as such|(?:please\s)?note(?:\sthat)?|it is important to note that|i['’]?m (?:sorry|afraid)"
-    r"(?: that)?|i am (?:sorry|afraid)(?: that)?|i apologi[sz]e|from this|in short|overall"
-    r"|the answer is|(?:therefore, )?the answer to (?:the|this|your) question is|(?:based|going) "
-    r"(?:up)?on (?:[\w’' ]{0,60}?)(?:passages?|contexts?|documents?|texts?|information"
-    r"|sources?))[\s,:;.!—–-]{0,4}(?:but |and )?){0,4}"
+_PREPOSITION = _pattern(
+    r"(?:in|on|for|of|by|from|with|without|based|according|as|to|about|regarding|given|despite"
+    r"|after|before|at|during|under|not|only|other|nor|such)\b"
 )
-_ABSTENTIONS = (
-    rf"(?:i|we)(?:['’]m| am|['’]re| are)\s(?:not able|unable)\sto\s{_ASKED}",
-    r"(?:it is |it's )?(?:unable|not possible|impossible)\sto\s(?:answer|determine|tell|say|verify"
-    r"|confirm|identify|provide an?\s(?:\w+\s)?answer)",
-    rf"(?:i|we)\s(?:really\s)?(?:cannot|can['’]?t|can not|could(?:\snot|n['’]t)|am not going to"
-    rf"|won['’]t be able to)\s(?:\w+\s)?{_ASKED}",
-    r"i\s(?:do not|don['’]?t)\s(?:really\s)?(?:know|have|find|see)\b(?! to\b)(?![^.]*,)",
-    r"i(?:['’]m| am)\s(?:not sure|unsure)\b(?![^.]*,)",
-    rf"{_SOURCES}\s{_NOT}\s{_SAYS}|{_THE}{_PAPERS}\s{_NOT}\s{_MENTIONS}",
-    rf"{_SOURCES}\s(?:say|state|mention|contain|provide|offer)s?\snothing\b",
-    rf"{_SOURCES}\s(?:contains?|provides?|gives?|has|have|offers?|makes?)\sno\s"
-    r"(?:\w+\s)?(?:answers?|information|mention|details?|data|indication|specifics?|evidence)",
-    rf"{_NONE}\s(?:\w+\s){{0,2}}"
-    r"(?:(?:information|mention|details?|answers?|context)\b[^.]{0,40}\b(?:is|are|was|were|about|on"
-    r"|of|in|to|given|provided|regarding|available|found)\b"
-    rf"|(?:data|evidence)\b[^.]{{0,60}}\b(?:in|by|from)\s{_SOURCES}\b)",
-    r"(?:this|that)\s(?:is not|isn['’]t|cannot be|can['’]?t be|could not be)\s(?:explicitly "
-    r"|directly )?(?:mentioned|specified|stated|answered|determined)",
-    rf"(?:the|this|that|such)\s(?:\w+\s)?{_KNOWN}(?:\s\w+){{0,4}}\s(?:is not|isn['’]t|are not"
-    r"|cannot be|can['’]?t be|could not be)\s(?:explicitly |directly )?(?:mentioned|specified"
-    r"|stated|provided|given|available|answered|determined|found|included|clear|covered|known)",
-    rf"(?:it is|it's|is)?\s?(?:not|nowhere)\s(?:explicitly )?(?:mentioned|specified|stated|said"
-    rf"|given)\s(?:in|by)\s{_SOURCES}",
-    rf"(?:the\s(?:\w+\s)?{_KNOWN}|this|that|it)\s{_IS_NOT}\s(?:in|part of)\s{_SOURCES}\b",
-    rf"(?:[\w’'-]+\s){{1,8}}?{_IS_NOT}\s(?:explicitly |directly |specifically )?(?:mentioned"
-    r"|specified|stated|described|discussed|covered|named|included|found|provided|answered)\s"
-    rf"(?:in|by)\s{_SOURCES}\b",
-    r"none of (?:the|these) (?:\w+\s)?(?:passages|contexts|documents|sources|texts|articles)\b",
-)
-_ABSTAINS = re.compile(rf"[\s\W]*+{_LEAD}[\"“'(]?(?:{'|'.join(_ABSTENTIONS)})", re.IGNORECASE)
-# A second clause may claim something: "they do not say who built it, but it was burnt down".
-_TURN = re.compile(r"\b(?:but|however|though|although|nevertheless)\b", re.IGNORECASE)
+_PRONOUN = _pattern(r"(?:it|he|she|they|we|you|i|there|this)\b")
+_MAX_WORDS = 6  # without a verb, before the denial
+_QUOTED = _pattern(r"[\"“]([^\"“”]{4,})[\"”]")
 _HELP = (
     r"(?:anything|something|more|further|any (?:other |more |further )?(?:questions?|help"
     r"|information|details?))"
@@ -132,38 +203,123 @@ _CLAIMING = re.compile(
     r"|are|were|has|had|have|it|they|he|she))\b",
     re.IGNORECASE,
 )
+# Without any of these words no sentence abstains.
+_NEGATION = re.compile(
+    r"\b(?:no|not|none|nothing|never|neither|nowhere|cannot|cant|dont|unable|impossible|insufficient"
+    r"|un(?:known|clear|sure|answerable)|lacks?|missing|abstain|idk|dunno|n/?a|nul+|nil|fails?|depends"
+    r"|hard to|please|non|sais|nicht|little)\b|n['’]t\b|不知道|わかりません"
+)
+_COUNTED = re.compile(r"\b(?:how (?:many|much)|which|any|are there|is there)\b", re.IGNORECASE)
 _MARKED_LINE = re.compile(r"\s*(?:#{1,6}\s.*|\*\*[^*\n]{1,80}\*\*:?|__[^_\n]{1,80}__:?)\s*$")
 _HEADING_WORDS = 8
+_FRAME = re.compile(r"\s*(?:(?:`{3,}|~{3,})\s*[\w+-]*|(?:\\boxed|[\\$[\](){}])+|</?think>)\s*")
+_THOUGHT_END = "</think>"
 
 
-def sentence_roles(response: str, sentences: Sequence[Span]) -> tuple[SentenceRole, ...]:
+def sentence_roles(
+    response: str,
+    sentences: Sequence[Span],
+    values: Sequence[Sequence[FoundValue]] = (),
+    contexts: ContextValues = NO_CONTEXTS,
+) -> tuple[SentenceRole, ...]:
     """Return what each sentence of a response is: a claim, no claim or an abstention.
 
     A heading is a line with heading or bold marks, or of few words before a colon, that another
-    sentence follows. The head of a table claims nothing either.
+    sentence follows. The head of a table and the marks around code or a formula claim nothing
+    either, and neither do thoughts that end with ``</think>``. ``values`` are those of each
+    sentence, with their places in ``contexts``.
     """
-    last = len(sentences) - 1
-    return tuple(
-        "no_claim"
-        if "|" in response[span.start : span.end] and TABLE_RULE.match(response, span.end)
-        else role_of(response[span.start : span.end], heading=number < last)
-        for number, span in enumerate(sentences)
-    )
+    thought = response.rfind(_THOUGHT_END) + len(_THOUGHT_END) if _THOUGHT_END in response else 0
+    roles: list[SentenceRole] = []
+    for number, span in enumerate(sentences):
+        text = response[span.start : span.end]
+        followed = number + 1 < len(sentences)
+        role = role_of(text, values[number] if values else (), contexts)
+        frame = _FRAME.fullmatch(text) or ("|" in text and TABLE_RULE.match(response, span.end))
+        if span.end <= thought or frame or (role == "claim" and followed and is_heading(text)):
+            role = "no_claim"
+        roles.append(role)
+    return tuple(roles)
 
 
-def role_of(text: str, *, heading: bool = False) -> SentenceRole:
-    """Return the role of one sentence; ``heading`` tells whether it may be a heading."""
-    if abstains := _ABSTAINS.match(text):
-        _, *clauses = _TURN.split(text[abstains.end() :])
-        empty = (_ABSTAINS.match(one) or _CLAIMS_NOTHING.match(one) for one in clauses)
-        return "abstention" if all(empty) else "claim"
-    line = text.strip()
-    if heading and "\n" not in line and not find_values(line.strip("#*_ :")):
-        marked = _MARKED_LINE.match(line) is not None
-        sentence = line.rstrip("*_ ").endswith((".", "!", "?"))
-        short = line.endswith(":") and len(line.split()) <= _HEADING_WORDS
-        if not sentence if marked else short:
-            return "no_claim"
+def role_of(
+    text: str, values: Sequence[FoundValue] = (), contexts: ContextValues = NO_CONTEXTS
+) -> SentenceRole:
+    """Return the role of one sentence, with its values and their places in the contexts."""
+    plain = CITATION_MARK.sub("", text).strip().casefold()
+    if _NEGATION.search(plain):
+        for pattern, new in _NORMAL:
+            plain = pattern.sub(new, plain)
+        plain = plain.strip(" .!?'")
+        if _SHORT.fullmatch(plain):
+            return (
+                "claim" if plain == "none" and _COUNTED.search(contexts.question) else "abstention"
+            )
+        if _only_denies(plain, contexts.question):
+            news = any(
+                value.status == "nowhere" and value.value.parts != ("ai",) for value in values
+            )
+            known = contexts.content_words.union(content_words(contexts.question))
+            news = news or any(
+                not known.issuperset(content_words(quoted)) for quoted in _QUOTED.findall(text)
+            )
+            return "claim" if news else "abstention"
     if _CLAIMS_NOTHING.match(text) and not _CLAIMING.search(text) and not find_values(text):
         return "no_claim"
     return "claim"
+
+
+def is_heading(text: str) -> bool:
+    """Return whether a sentence is a heading, if another one follows."""
+    line = text.strip()
+    if "\n" in line or find_values(line.strip("#*_ :")):
+        return False
+    if _MARKED_LINE.match(line):
+        return not line.rstrip("*_ ").endswith((".", "!", "?"))
+    return line.endswith(":") and len(line.split()) <= _HEADING_WORDS
+
+
+def _only_denies(plain: str, question: str) -> bool:
+    """Return whether a clause of a sentence denies knowledge or mention, and no other claims."""
+    denies = asks = unfinished = False
+    end, mark, beside = 0, "", 0
+    for match in [*_BREAK.finditer(plain), None]:
+        clause = plain[end : match.start() if match else len(plain)]
+        before, mark = mark, match[0].strip(", ") if match else ""
+        end = match.end() if match else end
+        start = lead.end() if (lead := _LEAD.match(clause)) else 0
+        if denies and clause.startswith("they "):
+            clause = f"SRC {clause[5:]}"
+        if (rest := _after_denial(clause[start:], question)) is not None:
+            denies, asks = True, _ASKED.search(rest) is not None
+            unfinished = asks and not _FINITE.search(rest)
+        elif _QUESTION.match(clause):
+            if not asks and _RELATIVE.match(clause) and not before and _FINITE.search(clause):
+                return False
+            unfinished = not _FINITE.search(clause)
+        elif _CLAIMS_NOTHING.match(clause):
+            continue
+        elif _FINITE.search(clause[start:]):
+            if not unfinished or before not in ("and", "or") or _PRONOUN.match(clause):
+                return False
+            unfinished = False
+        elif not _PREPOSITION.match(clause):
+            words = len(clause[start:].split())
+            beside += 0 if denies else words
+            contrasts = before if denies else mark
+            if beside > _MAX_WORDS or (words > 3 and _CONTRAST.fullmatch(contrasts)):
+                return False
+    return denies
+
+
+def _after_denial(clause: str, question: str) -> str | None:
+    """Return what follows a denial at the start of a clause; ``None`` without one."""
+    if (match := _DENIES.match(clause)) and not _RELATIVE.match(clause):
+        return clause[match.end() :]
+    if match := _LACKS.match(clause):
+        lacked = match[2] or match[4] or ""
+        words = content_words(lacked)
+        asked = words and set(content_words(question)).issuperset(words)
+        if match[1] != "PAPER" or asked or _OF_TEXT.match(lacked):
+            return lacked
+    return None

@@ -80,6 +80,7 @@ class ContextValues:
     def __init__(self, contexts: Sequence[str], question: str, sentences: Iterable[str]) -> None:
         """Index the question and the sentences of the contexts, in order."""
         self.content_words = words_of(contexts)
+        self.question = question
         # by dimension, rising; "" has bare numbers and years, "written" the numbers before units
         self._amounts: dict[str, list[_Place]] = defaultdict(list)
         self._parts: dict[str, set[int]] = defaultdict(set)
@@ -201,6 +202,9 @@ def share_nowhere(text: str, known: frozenset[str]) -> float:
 def words_of(contexts: Sequence[str]) -> frozenset[str]:
     """Return the content words of some contexts."""
     return frozenset(word for context in contexts for word in content_words(context))
+
+
+NO_CONTEXTS = ContextValues((), "", ())
 
 
 def index_contexts(tokenized: TokenizedExample) -> ContextValues:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 
 from trivet.interface import replace_surrogates
@@ -37,6 +38,14 @@ _LINE_BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n|\u2029")
 _LETTERED_ITEM = re.compile(r"\w{1,4}[.)]\s")
 _LIST_MARK = re.compile(r"(?:\W|_|\d{1,3}(?!\d)|\b[A-Za-z]\b)+")
+# What the splitter does not know: a sentence ends after "4 g." and after a model's thoughts, none
+# after these abbreviations or within ".NET", and the mark of an item begins one.
+_END = re.compile(r"(?<=\d)\s?[ghlmstVW]\.\s+(?=[A-Z]\w*[\s,])|</think>\s*")
+_NO_END = re.compile(
+    r"\b(?i:approx|avg|ca|dr|est|excl|incl|max|min|pop|prof)\.\s+\Z|(?:(?<!\S)|\b[A-Z]{2,})\.\Z"
+)
+_ITEM_MARK = re.compile(r"(?<=[:;])\s+(\(?\d{1,2}[.)])\s+\Z")
+_LOOK_BACK = 16  # characters before a sentence in which these are sought
 # Fallback: a stop with closing quotes and a space, or a stop of a script without spaces.
 _STOP = re.compile(r"[.!?\u2026\u0964\u061f\u06d4]+[\"'\u201d\u2019)\]]* +|[\u3002\uff01\uff1f]+")
 
@@ -110,7 +119,7 @@ class GrowingText:
 def _split_line(line: str, offset: int) -> list[Span]:
     """Split a line that is not blank; ``offset`` is its start in the text."""
     pieces = []
-    for start, end in pairwise(sorted({0, len(line), *_sentence_starts(line)})):
+    for start, end in pairwise(sorted({0, len(line), *_line_starts(line)})):
         piece = line[start:end]
         begin = start + len(piece) - len(piece.lstrip(" "))
         if length := len(piece.strip(" ")):
@@ -129,8 +138,18 @@ def _split_line(line: str, offset: int) -> list[Span]:
     return [Span(offset + begin, offset + end) for begin, end in joined]
 
 
+def _line_starts(line: str) -> Iterator[int]:
+    """Yield the start of every sentence of a line except the first."""
+    yield from (match.end() for match in _END.finditer(line) if match.end() < len(line))
+    for start in _sentence_starts(line):
+        before = max(0, start - _LOOK_BACK)
+        if not _NO_END.search(line, before, start):
+            mark = _ITEM_MARK.search(line, before, start)
+            yield mark.start(1) if mark else start
+
+
 def _sentence_starts(line: str) -> list[int]:
-    """Return the start of every sentence of a line except the first.
+    """Return where the splitter starts the sentences of a line, except the first.
 
     A long line is read in stretches. The last sentence of a stretch may continue after it, so the
     next stretch begins with that sentence.

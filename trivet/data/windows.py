@@ -22,6 +22,7 @@ from trivet.data.evidence import Evidence, choose_evidence, runs_of
 from trivet.data.lexical_overlap import count_overlaps, rank_contexts
 from trivet.data.sentence_features import (
     NEAR_SENTENCES,
+    NO_CONTEXTS,
     ContextValues,
     FoundValue,
     count_features,
@@ -270,7 +271,7 @@ def lay_out(
         row = np.concatenate([before, ids, after])
         rows.append(row)
         segments.append((np.arange(len(row)) >= begin).astype(np.int64))
-    contexts = contexts or (index_contexts(tokenized) if answer else ContextValues((), "", ()))
+    contexts = contexts or (index_contexts(tokenized) if answer else NO_CONTEXTS)
     values = response_values(tokenized, overlaps, contexts) if answer else ()
     # Every sentence has the same weight, shared equally by its tokens.
     lengths = np.bincount(tokenized.context_sentence)
@@ -287,7 +288,9 @@ def lay_out(
         question_overlap=overlaps.question,
         response_overlap=overlaps.response,
         sentence_features=count_features(tokenized, overlaps, values, contexts),
-        roles=sentence_roles(tokenized.example.response, tokenized.response_sentence_spans),
+        roles=sentence_roles(
+            tokenized.example.response, tokenized.response_sentence_spans, values, contexts
+        ),
         values=values,
         sources=overlaps.sources,
         response_sentence=tokenized.response_sentence,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
-from trivet.data.claims import role_of
+from trivet.data.claims import is_heading
 from trivet.data.evidence import keep_evidence
 from trivet.data.lexical_overlap import Overlaps, count_overlaps
 from trivet.data.sentence_features import count_features, index_contexts, response_values
@@ -245,8 +245,8 @@ class SentenceReader:
             layout = self._preprocessor.lay_out(tokens, self._allow_empty_contexts, self._contexts)
         else:
             tokens, layout = self._lay_out_evidence(tokens, overlaps)
-        role = role_of(text[sentence.start :], heading=followed)
-        layout = replace(layout, roles=(*layout.roles[:-1], role))
+        if followed and is_heading(text[sentence.start :]):
+            layout = replace(layout, roles=(*layout.roles[:-1], "no_claim"))
         example = replace(self._prepared.example, response=text)
         return PendingSentence(PreprocessedExample(example, tokens, layout, alone=True), source)
 
