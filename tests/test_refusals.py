@@ -79,6 +79,8 @@ COMMANDS: list[tuple[Any, ...]] = [
     (2, "test --data jsonl:rows.jsonl --markdown no/file", "there is no folder no to write it"),
     (2, "test --data jsonl:rows.jsonl --report no/file", "there is no folder no to write it into"),
     (2, "test sheet.csv --published", "--published is for --data"),
+    (2, "test --data jsonl:rows.jsonl --cascade", "--cascade is for FILE, not for --data"),
+    (2, "test sheet.csv --rule folder", "give one of a FILE with a column of labels, --data"),
     (2, "test sheet.csv --baseline tiny", "--baseline compares on --data"),
     (2, "test sheet.csv --into-card --threshold 0.5", "the bundle's own threshold"),
     (2, "test sheet.csv", "column 'label' is empty in all 30 rows"),

@@ -35,7 +35,9 @@ def run(*words: object) -> subprocess.CompletedProcess[str]:
 
 def test_a_sheet_is_measured_and_its_threshold_used_without_torch(tmp_path: Path) -> None:
     figures = tmp_path / "figures.json"
-    done = run("test", SHEET, "--label", "key", "--false-alarms", "0.2", "--json", figures)
+    page = tmp_path / "page.html"
+    options = ["--label", "key", "--false-alarms", "0.2", "--json", figures, "--report", page]
+    done = run("test", SHEET, *options, "--cascade")
     assert done.returncode == 0, done.stderr
     written = json.loads(figures.read_bytes())
     used, rate, _ = written["thresholds"]
@@ -49,6 +51,12 @@ def test_a_sheet_is_measured_and_its_threshold_used_without_torch(tmp_path: Path
         assert words in done.stdout
     assert len(re.findall(r"^   answer ", done.stdout, flags=re.MULTILINE)) == 5
     assert f"--threshold {rate['threshold']}" in done.stdout
+    # So few answers cannot show a precision of 95 %.
+    steps = written["cascade"]
+    assert [step["precision"] for step in steps] == [0.9, 0.95, 0.99]
+    assert [step["left"]["count"] for step in steps[1:]] == [30, 30]
+    assert re.search(r"95 % +0 \(0 % .*30 \(100 %", done.stdout)
+    assert "How much can be left to Trivet" in page.read_text(encoding="utf-8")
     flagged = run("evaluate", SHEET, "--threshold", rate["threshold"], "--fields", "id,adherent")
     verdicts = [json.loads(line)["adherent"] for line in flagged.stdout.splitlines()]
     assert verdicts.count(False) == rate["found"] + rate["false_alarms"]

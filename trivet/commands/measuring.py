@@ -76,6 +76,9 @@ def test(
         ),
     ] = None,
     false_alarms: FalseAlarmsOption = None,
+    cascade: Annotated[
+        bool, Setting("For FILE, two thresholds: which share Trivet decides, and what is left.")
+    ] = False,
     by_length: Annotated[bool, Setting("Also measure 0-5k, 5k-16k and over 16k tokens.")] = False,
     published: Annotated[
         bool, Setting("Also measure the scores of GPT-3.5, RAGAS and TruLens that RAGBench holds.")
@@ -128,6 +131,8 @@ def test(
     if file is None and any(given):
         used = [name for name, value in zip(_FILE_OPTIONS, given, strict=True) if value]
         raise typer.BadParameter(f"{', '.join(used)} is for FILE, not for --data")
+    if cascade and file is None:
+        raise typer.BadParameter("--cascade is for FILE, not for --data")
     if file is not None and published:
         raise typer.BadParameter("--published is for --data; FILE has no scores of other judges")
     if baseline is not None and not data:
@@ -155,7 +160,8 @@ def test(
             )
         else:
             found = measured_bundle.measure_own(
-                evaluator, own, split, by_length, threshold, false_alarms or FALSE_ALARMS
+                *(evaluator, own, split, by_length, threshold, false_alarms or FALSE_ALARMS),
+                with_cascade=cascade,
             )
     terminal.show(render_figures(found.figures) if own is None else _render_own(found, own))
     if baseline is not None:
@@ -211,11 +217,14 @@ def _measure_rule(
 
 
 def _render_own(found: MeasuredBundle, own: PlainRows) -> RenderableType:
-    from trivet.report.label_check import render_label_check
+    from rich.console import Group
+
+    from trivet.report.label_check import render_cascade, render_label_check
 
     assert found.check is not None
     auroc = (one for one in found.figures if one.measure == "hallucination_auroc")
-    return render_label_check(found.check, next(auroc, None), own.column, own.readings)
+    check = render_label_check(found.check, next(auroc, None), own.column, own.readings)
+    return Group(check, render_cascade(found.cascade)) if found.cascade else check
 
 
 @options

@@ -16,9 +16,10 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.labelled.grouping import shares_text
 from trivet.labelled.source_report import SourceReport
 from trivet.labelled.sources import load_source
+from trivet.measures.cascade import CascadeStep, cascade
 from trivet.measures.choosing import SetChange, compare_sets
 from trivet.measures.figures import Figure, to_json, to_markdown
-from trivet.measures.label_check import LabelCheck, check_labels
+from trivet.measures.label_check import LabelCheck, check_labels, judge_answers
 from trivet.measures.lengths import count_buckets, count_tokens, measure_by_length
 from trivet.measures.metrics import measure
 from trivet.measures.predictions import Prediction
@@ -41,6 +42,7 @@ class MeasuredBundle:
     about: Mapping[str, str]  # names of bundle, backend, data and split, and the leaks
     lengths: Mapping[str, int] | None  # number of rows of each length, if measured by length
     check: LabelCheck | None = None  # verdicts beside the labels of whole answers, if compared
+    cascade: Sequence[CascadeStep] = ()  # what two thresholds decide, if asked for
     sets: Sequence[tuple[str, int]] = ()  # each source with the number of its rows, in order
 
     @property
@@ -69,17 +71,19 @@ def measure_own(
     by_length: bool,
     threshold: float | None,
     false_alarms: float,
+    with_cascade: bool = False,
 ) -> MeasuredBundle:
     """Evaluate answers with labels of one's own, and compare.
 
-    ``false_alarms`` is the share of supported answers that the advised threshold may flag; the
-    others are as in ``measure_examples``.
+    ``false_alarms`` is the share of supported answers that the advised threshold may flag, and
+    ``with_cascade`` asks for two thresholds; the others are as in ``measure_examples``.
     """
     found = measure_examples(
         *(evaluator, own.examples, own.report, own.report.source, split, by_length),
         threshold=threshold,
     )
-    return replace(found, check=check_labels(found.rows, false_alarms))
+    steps = cascade(judge_answers(found.rows)) if with_cascade else ()
+    return replace(found, check=check_labels(found.rows, false_alarms), cascade=steps)
 
 
 def check_files(*files: Path | None) -> None:
@@ -223,12 +227,14 @@ def write_measures(
         about: dict[str, Any] = {**found.about, "report": report, "lengths": found.lengths}
         if found.check is not None:
             about["thresholds"] = [asdict(one) for one in found.check.thresholds]
+        if found.cascade:
+            about["cascade"] = [asdict(one) for one in found.cascade]
         texts[json] = to_json(found.figures, **about)
     if markdown is not None:
         texts[markdown] = to_markdown(found.figures)
     if html is not None:
         texts[html] = render_measures(
-            found.rows, found.figures, found.report, found.about, found.lengths
+            found.rows, found.figures, found.report, found.about, found.lengths, found.cascade
         )
     for path, text in texts.items():
         # UTF-8 has no lone surrogates; names of sources may.

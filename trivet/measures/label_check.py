@@ -60,16 +60,21 @@ class LabelCheck:
         return tuple(one for one in (self.used, self.rate, self.best_f1) if one is not None)
 
 
-def check_labels(rows: Sequence[Prediction], false_alarms: float) -> LabelCheck:
-    """Compare verdicts with labels of whole answers; rows without either do not count.
+@dataclass(frozen=True)
+class JudgedAnswers:
+    """Answers with a label and a verdict."""
 
-    Args:
-        rows: Labelled answers and their verdicts, all at one threshold.
-        false_alarms: Rate of false alarms that a threshold is chosen for, in (0, 1). The threshold
-            keeps it in expectation for new documents (`conformal_threshold`).
+    rows: Sequence[Prediction]
+    support: FloatArray  # that the threshold is compared with [n]
+    wrong: BoolArray  # labelled unsupported [n]
+    threshold: float  # of the verdicts
+
+
+def judge_answers(rows: Sequence[Prediction]) -> JudgedAnswers:
+    """Return the answers that have a label and a verdict.
 
     Raises:
-        DataError: No row has a label and a verdict.
+        DataError: There is none.
     """
     kept: list[Prediction] = []
     values: list[float] = []
@@ -84,8 +89,23 @@ def check_labels(rows: Sequence[Prediction], false_alarms: float) -> LabelCheck:
             used = verdict.threshold
     if used is None:
         raise DataError(f"none of {len(rows)} rows has a verdict on its answer to compare")
-    support = np.array(values)
     wrong = np.array([row.example.labels.adherent is False for row in kept])
+    return JudgedAnswers(kept, np.array(values), wrong, used)
+
+
+def check_labels(rows: Sequence[Prediction], false_alarms: float) -> LabelCheck:
+    """Compare verdicts with labels of whole answers; rows without either do not count.
+
+    Args:
+        rows: Labelled answers and their verdicts, all at one threshold.
+        false_alarms: Rate of false alarms that a threshold is chosen for, in (0, 1). The threshold
+            keeps it in expectation for new documents (`conformal_threshold`).
+
+    Raises:
+        DataError: No row has a label and a verdict.
+    """
+    judged = judge_answers(rows)
+    kept, support, wrong, used = judged.rows, judged.support, judged.wrong, judged.threshold
     documents = [row.example.group for row, bad in zip(kept, wrong, strict=True) if not bad]
     count, needed = len(set(documents)), needed_documents(false_alarms)
     no_rate = None

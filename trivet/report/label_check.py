@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from trivet.measures.cascade import CascadeStep, Decided
 from trivet.measures.figures import Figure
 from trivet.measures.label_check import AtThreshold, LabelCheck, LabelError
 from trivet.records import Evaluation
@@ -52,6 +53,56 @@ def render_label_check(
         parts += [Text(), Text(title, style="bold")]
         parts += [each for number, one in enumerate(shown, 1) for each in _error(number, one)]
     return Group(*parts)
+
+
+CASCADE_HEADER = ("precision", "passed", "wrong", "flagged", "right", "left", "wrong")
+CASCADE_NOTE = (
+    "An answer passes from the upper threshold on, is flagged below the lower one, and is left to "
+    "people or a larger judge between them. Each threshold decides as many answers as the "
+    "precision allows if one more of them were an error; shares are of all answers, with 95 % "
+    "intervals over source documents."
+)
+
+
+def render_cascade(steps: Sequence[CascadeStep]) -> RenderableType:
+    """Return the table of the answers that two thresholds decide, and the thresholds to copy."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for name in CASCADE_HEADER:
+        table.add_column(name, justify="right", no_wrap=True)
+    for cells in cascade_cells(steps):
+        table.add_row(*cells)
+    parts: list[RenderableType] = [Text(), Text("left to Trivet", style="bold"), table]
+    for step in steps:
+        sides = (("flagged", step.flagged.threshold), ("passed", step.passed.threshold))
+        parts += [
+            Text(f"{100 * step.precision:.3g} % {word}: trivet evaluate LOG --threshold {at:.15g}")
+            for word, at in sides
+            if at is not None
+        ]
+    if not any(one.passed.count + one.flagged.count for one in steps):
+        parts.append(Text("too few answers, or too many errors, to decide any", style="yellow"))
+    return Group(*parts)
+
+
+def cascade_cells(steps: Sequence[CascadeStep]) -> list[tuple[str, ...]]:
+    """Return the cells of the table of a cascade, whose columns are ``CASCADE_HEADER``."""
+    return [
+        (
+            f"{100 * step.precision:.3g} %",
+            *(_of_all(step.passed), str(step.passed.wrong)),
+            *(_of_all(step.flagged), str(step.flagged.count - step.flagged.wrong)),
+            *(_of_all(step.left), str(step.left.wrong)),
+        )
+        for step in steps
+    ]
+
+
+def _of_all(decided: Decided) -> str:
+    shown = f"{decided.count} ({100 * decided.share:.0f} %"
+    if decided.interval is None:
+        return f"{shown})"
+    low, high = decided.interval
+    return f"{shown} [{100 * low:.0f}, {100 * high:.0f}])"
 
 
 def _confusion(used: AtThreshold) -> Table:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from trivet.labelled.source_report import SourceReport
+from trivet.measures.cascade import CascadeStep
 from trivet.measures.curves import reliability_bins, roc_points
 from trivet.measures.figures import HEADER, Figure
 from trivet.measures.metrics import by_family
 from trivet.measures.predictions import Prediction, scored_units
 from trivet.records import FailedEvaluation
+from trivet.report.label_check import CASCADE_HEADER, CASCADE_NOTE, cascade_cells
 from trivet.report.pages import Section, render_page, shown_text
 from trivet.report.plots import reliability_svg, roc_svg
 
@@ -22,9 +24,16 @@ def render_measures(
     report: SourceReport,
     about: Mapping[str, str],
     lengths: Mapping[str, int] | None,
+    cascade: Sequence[CascadeStep] = (),
 ) -> str:
-    """Return the page of all predictions, their figures and the number of rows by length."""
+    """Return the page of all predictions, their figures and the number of rows by length.
+
+    With a cascade, its table comes first.
+    """
     sections = [_summary(rows, report, about)]
+    if cascade:
+        title = "How much can be left to Trivet"
+        sections.append(Section(title, [CASCADE_NOTE], CASCADE_HEADER, cascade_cells(cascade)))
     for source in dict.fromkeys(figure.source for figure in figures):
         own = [
             one
