@@ -35,13 +35,13 @@ def run_system(
     """Score the rows that have no score of this system yet, and return those of all rows."""
     file = "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in name)
     made_of = {"system": name, "about": system.about, "rows": digest_rows(rows)}
-    with ResumableJsonl(folder / f"{file}.jsonl", made_of, restart=restart) as kept:
+    with ResumableJsonl.of(folder / f"{file}.jsonl", made_of, restart=restart) as kept:
         scores = [_SCORE.validate_python(row["score"]) for row in kept.rows()]
         work = partial(_score, system)
         examples = (row.example for row in rows[len(scores) :])
         for example, score in work_in_order(examples, work, concurrency if system.model else 1):
             scores.append(score)
-            kept.append([{"id": example.id, "score": asdict(score)}])
+            kept.append({"id": example.id, "score": asdict(score)})
             say(lambda: f"{name}: {len(scores):,} of {len(rows):,} rows")
     return scores
 

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from tests.batch.conftest import GOOD, Judge, WriteLog
-from trivet.batch import blocks, run
+from trivet.batch import blocks, resumable_jsonl
 from trivet.batch.output import Output, RunChangedError, StrictError
+from trivet.batch.resumable_jsonl import replace_file
 from trivet.batch.run import ResumePolicy
 from trivet.errors import DataError
 from trivet.logs.log import Log
-from trivet.report.run_record import RunRecord, record_path, write_record
+from trivet.report.run_record import record_path
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -81,13 +82,13 @@ def cut_power(monkeypatch: pytest.MonkeyPatch, random_: random.Random) -> None:
             raise PowerCut
         append(self, content)
 
-    def write_and_stop(out: Path, record: RunRecord) -> None:
+    def write_and_stop(path: Path, content: str) -> None:
         if moment():
             raise PowerCut
-        write_record(out, record)
+        replace_file(path, content)
 
     monkeypatch.setattr(Output, "append", append_and_stop)
-    monkeypatch.setattr(run, "write_record", write_and_stop)
+    monkeypatch.setattr(resumable_jsonl, "replace_file", write_and_stop)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -14,7 +14,7 @@ import pytest
 from tests.report.rows import make_row
 from trivet.errors import DataError
 from trivet.measures.figures import ErrorRates
-from trivet.report.run_record import RunRecord, record_path, write_record
+from trivet.report.run_record import RunRecord, record_path
 from trivet.report.verdict_files import VerdictFile, VerdictRow
 
 
@@ -52,7 +52,8 @@ def write_run(out: Path, log: Path, **changes: Any) -> None:
         settings={"mapping": {"question": "prompt"}, "format": None, "shard": "1/1"},
         block_characters=1,
     )
-    write_record(out, replace(record, **changes))
+    written = replace(record, **changes).to_dict()
+    record_path(out).write_text(json.dumps(written), encoding="utf-8")
 
 
 ERRORS = ErrorRates("ragtruth/QA", "dev", 297, 24, 212, 125)

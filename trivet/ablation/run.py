@@ -25,6 +25,7 @@ from omegaconf import OmegaConf
 from trivet.ablation.grid import MeasuredRows, Run
 from trivet.ablation.scores import load_rows, score_rows
 from trivet.ablation.verdicts import write_rows
+from trivet.batch.resumable_jsonl import replace_file
 from trivet.bundle.bundle import read_bundle
 from trivet.configs.loading import dump_config
 from trivet.configs.schema import TrainConfig
@@ -229,7 +230,4 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _write(path: Path, record: dict[str, Any]) -> None:
-    """Write a record atomically."""
-    beside = path.with_suffix(".tmp")
-    beside.write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    beside.replace(path)
+    replace_file(path, json.dumps(record, indent=2, allow_nan=False) + "\n")

@@ -53,13 +53,11 @@ class PaidAnswers:
             answer = client.ask(request)
             with self._lock:
                 self._file.append(
-                    [
-                        {
-                            "key": key,
-                            "model": client.model,
-                            "answer": asdict(answer) | {"logprobs": ()},
-                        }
-                    ]
+                    {
+                        "key": key,
+                        "model": client.model,
+                        "answer": asdict(answer) | {"logprobs": ()},
+                    }
                 )
         return answer
 
@@ -76,7 +74,7 @@ class PaidAnswers:
             path.unlink(missing_ok=True)
             return
         content = "".join(to_json_text(row) + "\n" for row in rows)
-        self._file.append([{"written": hashlib.sha256(content.encode()).hexdigest()}])
+        self._file.append({"written": hashlib.sha256(content.encode()).hexdigest()})
         replace_file(path, content)
 
 

@@ -15,7 +15,8 @@ from typing import IO
 import trivet
 from trivet.batch.blocks import block_characters, evaluate_blocks
 from trivet.batch.out_formats import check_format, convert, lines_path
-from trivet.batch.output import EmptyInputError, Output, RunChangedError, no_room
+from trivet.batch.output import EmptyInputError, RunChangedError, no_room
+from trivet.batch.resumable_jsonl import ResumableJsonl
 from trivet.batch.settings import RunSettings
 from trivet.bundle.manifest import MANIFEST_NAME
 from trivet.bundle.scores import error_rates
@@ -23,7 +24,7 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.logs.column_mapping import LogRow
 from trivet.logs.log import STDIN, Log
 from trivet.logs.recognition import read_rows
-from trivet.report.run_record import Progress, RunRecord, read_record, record_path, write_record
+from trivet.report.run_record import Progress, RunRecord, read_record, record_path
 from trivet.report.run_tally import RunTally
 
 logger = logging.getLogger(__name__)
@@ -98,13 +99,13 @@ def evaluate_to_file(
     with contextlib.ExitStack() as stack:
         stack.enter_context(contextlib.closing(log))
         rows = rows_of_log(log, settings)  # checks the first rows before the output
-        output = stack.enter_context(Output(lines))
+        kept = stack.enter_context(ResumableJsonl(lines, record_path(out)))
         stack.enter_context(no_room(out))
-        record = _begin(_describe(evaluator, log, settings), out, output, policy, log, rows)
+        record = _begin(_describe(evaluator, log, settings), out, kept, policy, log, rows)
         if not record.finished:
             done = record.progress
-            output.cut(done.bytes)
-            write_record(out, record)
+            kept.keep(done.bytes)
+            kept.write_record(record.to_dict())
             skipped = sum(1 for _ in itertools.islice(rows, done.rows))
             if skipped < done.rows:
                 raise RunChangedError(
@@ -118,19 +119,19 @@ def evaluate_to_file(
             )
             for block in stack.enter_context(contextlib.closing(blocks)):
                 if block.lines:
-                    output.append(b"".join(block.lines))
+                    kept.append_lines(block.lines)
                 if block.stop is not None:
                     raise block.stop  # a resumed run writes the lines of this block again
                 record.counts.add(block.results)
-                done = Progress(done.rows + block.rows, done.blocks + 1, output.size)
+                done = Progress(done.rows + block.rows, done.blocks + 1, kept.size)
                 record.progress = done
                 if block.lines:
-                    write_record(out, record)
+                    kept.write_record(record.to_dict())
                 on_block(record.counts)
             if lines != out:
                 convert(lines, out)
             record.finished = True
-            write_record(out, record)
+            kept.write_record(record.to_dict())
         if lines != out:
             lines.unlink(missing_ok=True)
     return record
@@ -174,7 +175,7 @@ def _describe(evaluator: Evaluator, log: Log, settings: RunSettings) -> RunRecor
 def _begin(
     now: RunRecord,
     out: Path,
-    output: Output,
+    kept: ResumableJsonl,
     policy: ResumePolicy,
     log: Log,
     rows: Iterator[LogRow],
@@ -189,14 +190,14 @@ def _begin(
             )
         return now
     # A finished file of another format, whose lines are gone.
-    is_made = output.path != out and before.finished and out.exists()
-    if not output.size and not is_made:
+    is_made = kept.path != out and before.finished and out.exists()
+    if not kept.size and not is_made:
         logger.info("%s: empty or removed; the run begins anew", out)
         return now
     promised = before.progress.bytes
-    if not is_made and (output.size < promised or (before.finished and output.size > promised)):
+    if not is_made and (kept.size < promised or (before.finished and kept.size > promised)):
         raise RunChangedError(
-            f"{output.path}: has {output.size} bytes, but {promised} were written; {_WAY_OUT}"
+            f"{kept.path}: has {kept.size} bytes, but {promised} were written; {_WAY_OUT}"
         )
     now.block_characters = before.block_characters  # as all shards must have the same blocks
     changes = before.changes(now)

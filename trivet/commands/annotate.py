@@ -101,7 +101,7 @@ def annotate(
             for client in _clients(model, price or ["0,0"], base_url, budget)
         ]
         made_of = {"models": model, "input": log.sha256(), "prompt": read_prompt.version}
-        kept = ResumableJsonl(out.with_suffix(".answers.jsonl"), made_of, restart=restart)
+        kept = ResumableJsonl.of(out.with_suffix(".answers.jsonl"), made_of, restart=restart)
         answers = PaidAnswers(stack.enter_context(kept), clients, budget)
         if not restart:
             answers.check(out)

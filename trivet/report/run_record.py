@@ -21,7 +21,6 @@ after the output was synced to the disk, so it never claims more than there is.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,6 +73,11 @@ class RunRecord:
             found.insert(0, f"the log is not that of the run ({sizes})")
         return found
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as it is written."""
+        record = {"schema_version": SCHEMA} | vars(self)
+        return record | {"progress": asdict(self.progress), "counts": self.counts.to_dict()}
+
     def _fingerprint(self) -> dict[str, Any]:
         return {
             "trivet": self.trivet,
@@ -114,16 +118,3 @@ def read_record(out: Path) -> RunRecord | None:
         raise
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise DataError(f"{path}: not a record of a run ({error!r}); {_WAY_OUT}") from error
-
-
-def write_record(out: Path, record: RunRecord) -> None:
-    """Write or replace the record of an output; a crash leaves the old one or the new one."""
-    path = record_path(out)
-    new = path.with_name(f"{path.name}.new")
-    content = {"schema_version": SCHEMA} | vars(record)
-    content |= {"progress": asdict(record.progress), "counts": record.counts.to_dict()}
-    with new.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(content, indent=2) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
