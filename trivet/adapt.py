@@ -34,8 +34,6 @@ from trivet.adaptation import (
 )
 from trivet.bundle.bundle import add_files, read_bundle
 from trivet.calibrate import calibrate
-from trivet.calibration.choices import Choices
-from trivet.calibration.measures import PartError
 from trivet.configs.loading import dump_config, load_config
 from trivet.configs.schema import SourceConfig, TrainConfig
 from trivet.errors import BundleError, ConfigError, DataError
@@ -46,6 +44,8 @@ from trivet.labelled.labelled_jsonl import to_row
 from trivet.labelled.sources import load_source
 from trivet.model.architecture import HeadName
 from trivet.records import LabelledExample, to_json_text
+from trivet.thresholds.choices import Choices
+from trivet.thresholds.cross_fitting import PartError
 from trivet.train import train
 
 logger = logging.getLogger(__name__)

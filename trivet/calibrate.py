@@ -22,17 +22,6 @@ from trivet.backends.torch import TorchBackend, check_gpu
 from trivet.bundle.bundle import TEXTS_NAME, TOKENIZER_NAME, check_folder, read_bundle, write_bundle
 from trivet.bundle.schema import BundleInfo, CalibrationInfo, Thresholds
 from trivet.bundle.weights import load_rag_model
-from trivet.calibration.bundle_thresholds import load_rows
-from trivet.calibration.choices import Choices
-from trivet.calibration.fit import LinearMap, fit, probabilities
-from trivet.calibration.head_logits import read_heads, tokens_read
-from trivet.calibration.head_thresholds import choose_answered, choose_sources
-from trivet.calibration.joining import HeadLogits, Probabilities
-from trivet.calibration.measures import HeadReport, cross_fitted, halves, head_report, parts
-from trivet.calibration.report import describe
-from trivet.calibration.sentence_layer import fit_sentence_layer, rescale_layer
-from trivet.calibration.streams import choosing, read_streams
-from trivet.calibration.thresholds import ChosenThresholds, choose_or_keep, dev_scores
 from trivet.data.tokenization import BoolArray, SegmentTokenizer
 from trivet.errors import BundleError, DataError
 from trivet.evaluation.evaluator import Evaluator
@@ -42,6 +31,22 @@ from trivet.labelled.grouping import document
 from trivet.model.aggregate import NO_LAYER
 from trivet.model.architecture import DEFAULT_HEADS, HEAD_NAMES, HeadName
 from trivet.model.rag_model import HEADS, RagModel
+from trivet.thresholds.apply import load_rows
+from trivet.thresholds.choices import Choices
+from trivet.thresholds.choose import ChosenThresholds, choose_answered, choose_or_keep, dev_scores
+from trivet.thresholds.cross_fitting import HeadReport, cross_fitted, halves, head_report, parts
+from trivet.thresholds.fit import (
+    LinearMap,
+    choose_sources,
+    fit,
+    fit_sentence_layer,
+    probabilities,
+    rescale_layer,
+)
+from trivet.thresholds.head_logits import read_heads, tokens_read
+from trivet.thresholds.joining import HeadLogits, Probabilities
+from trivet.thresholds.report import describe
+from trivet.thresholds.streams import choosing, read_streams
 
 logger = logging.getLogger(__name__)
 

@@ -19,8 +19,6 @@ from safetensors.torch import load_file
 
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.schema import TrainingInfo
-from trivet.calibration.head_logits import read_heads
-from trivet.calibration.head_thresholds import choose_sources
 from trivet.configs.loading import dump_config
 from trivet.configs.schema import TrainConfig
 from trivet.data.tokenization import SegmentTokenizer
@@ -33,6 +31,8 @@ from trivet.labelled.sources import check_source
 from trivet.model.architecture import HEAD_NAMES
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import check_window, checkpoint_layers, compile_layers
+from trivet.thresholds.fit import choose_sources
+from trivet.thresholds.head_logits import read_heads
 from trivet.training import trained_bundle
 from trivet.training.checkpoints import (
     BackgroundCheckpoints,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from trivet.measures.predictions import Prediction
-from trivet.measures.thresholds import DevScores
 from trivet.records import (
     ContextSentence,
     ContextVerdict,
@@ -18,6 +17,7 @@ from trivet.records import (
     Span,
     UnsupportedSpan,
 )
+from trivet.thresholds.columns import DevScores
 
 RESPONSE = "Foxes sleep by day. Owls sing at noon."
 CONTEXT = "Foxes sleep by day. Owls are silent."

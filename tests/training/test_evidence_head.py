@@ -19,11 +19,11 @@ from trivet.bundle.bundle import Bundle, add_files, read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.bundle.weights import load_rag_model
 from trivet.calibrate import calibrate
-from trivet.calibration.choices import Choices
 from trivet.errors import ConfigError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.export import export_onnx
 from trivet.model.rag_model import RagModel, TokenLogits
+from trivet.thresholds.choices import Choices
 from trivet.train import train
 from trivet.verdict_json import read_evaluation
 

@@ -10,11 +10,11 @@ from tests.training.conftest import MILL, ConfigOf
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.weights import load_rag_model
 from trivet.calibrate import calibrate
-from trivet.calibration.choices import Choices
 from trivet.errors import BackendError, BundleError, ConfigError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.export import export_onnx
 from trivet.model.architecture import HEAD_NAMES
+from trivet.thresholds.choices import Choices
 from trivet.train import train
 from trivet.verdict_json import read_evaluation
 

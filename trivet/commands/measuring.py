@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trivet.batch.settings import Reading
-from trivet.calibration.choices import Choices
 from trivet.commands.options import (
     BackendOption,
     BundleArgument,
@@ -28,6 +27,7 @@ from trivet.commands.shared import (
     what_was_typed,
 )
 from trivet.settings import FALSE_ALARMS, Setting, SplitOption, ThresholdOption, check_rate
+from trivet.thresholds.choices import Choices
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -267,8 +267,8 @@ def calibrate(
         raise typer.BadParameter(
             "--backend needs --thresholds-only; logits for the fit come from torch"
         )
-    from trivet.calibration.bundle_thresholds import choose_thresholds
-    from trivet.calibration.report import check_path, lines, write_report
+    from trivet.thresholds.apply import choose_thresholds
+    from trivet.thresholds.report import check_path, lines, write_report
 
     if report is not None:
         check_path(report)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from trivet.errors import DataError
+from trivet.measures.best_threshold import best_threshold
 from trivet.measures.curves import BoolArray, FloatArray
 from trivet.measures.false_alarms import conformal_threshold, needed_documents
 from trivet.measures.predictions import Prediction
-from trivet.measures.thresholds import best_threshold
 from trivet.records import Evaluation
 
 _MOST_DIGITS = 16

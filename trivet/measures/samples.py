@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from trivet.measures.best_threshold import best_threshold
 from trivet.measures.curves import FloatArray, IntArray
 from trivet.measures.intervals import (
     Statistic,
@@ -32,7 +33,6 @@ from trivet.measures.predictions import (
     scored_units,
     verdicts_of,
 )
-from trivet.measures.thresholds import best_threshold
 from trivet.records import Evaluation, Labels
 
 

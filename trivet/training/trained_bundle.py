@@ -29,9 +29,10 @@ from trivet.data.windows import Windows, WindowSettings
 from trivet.errors import ConfigError
 from trivet.labelled.datamodule import Item, collate_items
 from trivet.labelled.grouping import Leaks
-from trivet.measures.thresholds import DevScores, choose_thresholds
 from trivet.model.aggregate import output_names
 from trivet.model.rag_model import RagModel, to_numpy
+from trivet.thresholds.choose import choose_thresholds
+from trivet.thresholds.columns import DevScores
 from trivet.training.initialization import kept_heads, window_layout
 from trivet.training.lightning_module import RagTraining
 

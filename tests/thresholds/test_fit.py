@@ -15,13 +15,13 @@ from scipy.special import expit as sigmoid
 from scipy.special import logit
 
 from trivet.calibrate import fold
-from trivet.calibration.fit import LinearMap, fit, probabilities
-from trivet.calibration.joining import HeadLogits
-from trivet.calibration.measures import cross_fitted, halves, head_report, parts
 from trivet.errors import DataError
 from trivet.heads.support import entailment_logit
 from trivet.heads.token_head import TokenHead
 from trivet.model.aggregate import two_weakest
+from trivet.thresholds.cross_fitting import cross_fitted, halves, head_report, parts
+from trivet.thresholds.fit import LinearMap, fit, probabilities
+from trivet.thresholds.joining import HeadLogits
 
 N = 20_000
 NAN = float("nan")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from trivet.calibration.head_thresholds import split_threshold
+from trivet.thresholds.choose import split_threshold
 
 
 @pytest.mark.parametrize(

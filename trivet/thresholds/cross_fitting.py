@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trivet.calibration.fit import LinearMap, probabilities
-from trivet.calibration.joining import HeadLogits, Probabilities
 from trivet.errors import DataError
 from trivet.measures.curves import (
     BoolArray,
@@ -23,6 +21,8 @@ from trivet.measures.curves import (
 )
 from trivet.measures.lengths import BUCKETS, bucket_of
 from trivet.model.architecture import Reduction
+from trivet.thresholds.fit import LinearMap, probabilities
+from trivet.thresholds.joining import HeadLogits, Probabilities
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,6 @@ from trivet.bundle.bundle import add_files, read_bundle, write_bundle
 from trivet.bundle.schema import BundleInfo, GraphInfo, Thresholds
 from trivet.bundle.weights import load_rag_model
 from trivet.calibrate import Calibrated, calibrate
-from trivet.calibration import report as calibration_report
-from trivet.calibration.bundle_thresholds import choose_thresholds
-from trivet.calibration.choices import Choices
-from trivet.calibration.fit import IDENTITY, probabilities
-from trivet.calibration.head_logits import read_heads
-from trivet.calibration.joining import HeadLogits
 from trivet.configs.schema import TrainConfig
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import BundleError, DataError
@@ -36,6 +30,12 @@ from trivet.model.aggregate import NO_LAYER, Outputs
 from trivet.model.architecture import DEFAULT_HEADS, HeadName
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel
+from trivet.thresholds import report as calibration_report
+from trivet.thresholds.apply import choose_thresholds
+from trivet.thresholds.choices import Choices
+from trivet.thresholds.fit import IDENTITY, probabilities
+from trivet.thresholds.head_logits import read_heads
+from trivet.thresholds.joining import HeadLogits
 from trivet.training.initialization import initial_model
 from trivet.training.trained_bundle import provenance, write_trained
 

@@ -9,11 +9,11 @@ import numpy.typing as npt
 import pytest
 from scipy import optimize
 
-from tests.calibration.test_fit import head
-from trivet.calibration import sentence_layer
-from trivet.calibration.fit import LinearMap
+from tests.thresholds.test_fit import head
 from trivet.data.sentence_features import FEATURES
 from trivet.model.aggregate import SentenceLayer
+from trivet.thresholds import fit as sentence_layer
+from trivet.thresholds.fit import LinearMap
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -12,9 +12,9 @@ from trivet.bundle.bundle import read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.bundle.weights import load_rag_model
 from trivet.calibrate import calibrate
-from trivet.calibration import report
-from trivet.calibration.choices import Choices
 from trivet.errors import BundleError, DataError
+from trivet.thresholds import report
+from trivet.thresholds.choices import Choices
 
 KEEP = Choices(keep_layer=True)
 PASSAGE = "The mill was built in 1790. It grinds flour, and the ferry beside it is red."

@@ -14,13 +14,13 @@ from trivet.bundle.schema import (
     PlattInfo,
     SentenceLayerInfo,
 )
-from trivet.calibration.fit import LinearMap
-from trivet.calibration.measures import HeadReport
-from trivet.calibration.thresholds import ChosenThresholds
 from trivet.errors import DataError
 from trivet.model.architecture import HeadName
 from trivet.report.pages import Section, render_page
 from trivet.report.plots import reliability_svg
+from trivet.thresholds.choose import ChosenThresholds
+from trivet.thresholds.cross_fitting import HeadReport
+from trivet.thresholds.fit import LinearMap
 
 PAGE_NAME, JSON_NAME = "calibration.html", "calibration.json"
 _HEADER = ("rows", "n", "ECE before", "ECE after", "RMSE before", "RMSE after")

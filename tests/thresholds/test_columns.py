@@ -12,15 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.measures.verdicts import dev_scores as scores
+from trivet.measures.best_threshold import best_threshold
 from trivet.measures.false_alarms import conformal_threshold
-from trivet.measures.thresholds import (
-    DevScores,
-    best_threshold,
-    choose_thresholds,
-    marked_words,
-    threshold_columns,
-)
 from trivet.records import Span
+from trivet.thresholds.choose import choose_thresholds
+from trivet.thresholds.columns import DevScores, marked_words, threshold_columns
 
 FloatArray = npt.NDArray[np.float64]
 things = st.lists(

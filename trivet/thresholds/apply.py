@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 
 from trivet.bundle.bundle import add_files
-from trivet.calibration.choices import Choices
-from trivet.calibration.streams import choosing, read_outcomes, read_streams
-from trivet.calibration.thresholds import ChosenThresholds, choose_or_keep
 from trivet.errors import BundleError, DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.labelled.sources import load_source
-from trivet.measures.thresholds import DevScores
 from trivet.model.aggregate import Outputs
 from trivet.records import LabelledExample, Labels
 from trivet.settings import BackendName
+from trivet.thresholds.choices import Choices
+from trivet.thresholds.choose import ChosenThresholds, choose_or_keep
+from trivet.thresholds.columns import DevScores
+from trivet.thresholds.streams import choosing, read_outcomes, read_streams
 
 _BLOCK = 64  # examples that are evaluated together
 _AT_THRESHOLDS = ("hallucination_f1", "span_f1")  # scores in the card that depend on thresholds

@@ -7,18 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trivet.bundle.schema import Thresholds
-from trivet.calibration.report import lines
-from trivet.calibration.streams import (
+from trivet.evaluation.evaluator import Evaluator
+from trivet.measures.false_alarms import Alarms
+from trivet.records import LabelledExample, Labels, RagExample, Span
+from trivet.thresholds.choose import choose_or_keep
+from trivet.thresholds.report import lines
+from trivet.thresholds.streams import (
     FALSE_HALTS,
     Streamed,
     choose_halt,
     choosing,
     read_streams,
 )
-from trivet.calibration.thresholds import choose_or_keep
-from trivet.evaluation.evaluator import Evaluator
-from trivet.measures.false_alarms import Alarms
-from trivet.records import LabelledExample, Labels, RagExample, Span
 
 
 def answer(
@@ -87,7 +87,7 @@ def test_answers_are_read_as_a_stream_reads_them(
 
 
 def test_thresholds_keep_that_of_single_sentences_or_drop_it() -> None:
-    from tests.calibration.test_thresholds import scores
+    from tests.thresholds.test_choose import scores
 
     rows = scores(40, 0.5)
     old = Thresholds(sentence=0.5, span=0.5, answered=0.9, halt=0.3)

@@ -7,7 +7,10 @@ whose probability is that of their weakest part or parts.
 The map of a logit z is Platt's: scale * z + shift. Of the support head's three logits all are
 scaled, the shift is entailment's, and z is entailment against the other two. The map of a context
 head may also have a weight of lexical overlap (``data.lexical_overlap``): scale * z + shift +
-weight * overlap. Support has a layer over its sentences as well (``fit_sentence_layer``).
+weight * overlap. Support has a layer over its sentences as well (``model.aggregate``), fitted by
+the likelihood of labelled sentences, with a prior on the layer that changes nothing: support may
+rise with the lexical overlap alone; words and values that the contexts lack never raise it, however
+the rows of a small source happen to fall.
 
 Few labels are easily separated, and then their likelihood grows with the scale without end. So
 labels are smoothed as by Platt (1999, "Probabilistic outputs for support vector machines", section
@@ -21,27 +24,35 @@ Letters are those of ``joining``.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trivet.calibration.choices import Level, Weighing
-from trivet.calibration.joining import HeadLogits, Probabilities, join_logits
+from trivet.bundle.schema import EvidenceInfo
+from trivet.data.sentence_features import FEATURES
 from trivet.errors import DataError
+from trivet.measures.best_threshold import DEFAULT_THRESHOLD, best_threshold
 from trivet.measures.curves import BoolArray, FloatArray
-from trivet.model.aggregate import NO_LAYER, SentenceLayer
+from trivet.model.aggregate import NO_LAYER, SentenceLayer, logits_of
 from trivet.model.architecture import Reduction
+from trivet.thresholds.choices import Level, Weighing
+from trivet.thresholds.joining import HeadLogits, Probabilities, join_logits, sigmoid
 
 if TYPE_CHECKING:  # loaded late: thresholds alone need no torch
     from torch import Tensor
+
+logger = logging.getLogger(__name__)
 
 _Loss = Callable[["Tensor"], "Tensor"]  # logits of the positive class [M] or [T] -> loss
 
 _SMALLEST = 1e-9  # least probability under a logarithm
 _SCALE_SPREAD, _OTHER_SPREAD = 0.5, 2.0  # standard deviations of the prior
 _LEAST_SPREAD = 0.02  # least spread of calibrated logits
+# Those of the layer's scale, shift and weights, and its least scale.
+_LAYER_SPREADS, _LEAST_SCALE = (0.5, 5.0, 1.0), 0.05
 
 
 @dataclass(frozen=True)
@@ -213,3 +224,112 @@ def _margins(head: HeadLogits, scale: Tensor | float = 1.0) -> Tensor:
 def _softplus(values: Tensor) -> Tensor:
     """Return log(1 + exp) exactly; that of torch is linear beyond 20."""
     return values.new_zeros(()).logaddexp(values)
+
+
+def fit_sentence_layer(
+    head: HeadLogits,
+    found: LinearMap,
+    weighing: Weighing = "example",
+    rows: BoolArray | None = None,
+) -> SentenceLayer:
+    """Return the layer of maximum posterior over the sentences with labels.
+
+    ``found`` is the map of the support logits, of which a layer is ignored; ``rows`` [B] are those
+    to fit on, None for all. Without sentences of both kinds the layer changes nothing.
+    """
+    bare = replace(head, features=None, has_claim=None, lexical_overlap=None)
+    means = probabilities(bare, found).sentences
+    known, weight = _known(head, weighing, rows)
+    truth = head.truth[known]
+    if head.features is None or len(np.unique(truth)) < 2:
+        return NO_LAYER
+    columns = [logits_of(means[known]), np.ones(len(truth))]
+    inputs = np.column_stack([*columns, head.features[known]])
+    values = _maximum(inputs, truth, weight)
+    return SentenceLayer(float(values[0]), float(values[1]), tuple(map(float, values[2:])))
+
+
+def rescale_layer(
+    head: HeadLogits,
+    found: LinearMap,
+    weighing: Weighing = "example",
+    rows: BoolArray | None = None,
+) -> SentenceLayer:
+    """Return the layer of ``found`` with its logit, the weighted sum, scaled and shifted anew.
+
+    So its weights keep their proportions; they may come from sources whose share of unsupported
+    sentences is not that of answers. Arguments as of ``fit_sentence_layer``.
+
+    Raises:
+        DataError: The rows do not have sentences of both kinds.
+    """
+    known, weight = _known(head, weighing, rows)
+    truth, layer = head.truth[known], found.layer
+    if len(np.unique(truth)) < 2:
+        raise DataError(
+            "support: needs labels of sentences of both kinds, 1 and 0, to fit its layer"
+        )
+    support = probabilities(head, found).sentences[known]
+    inputs = np.column_stack([logits_of(support), np.ones(len(truth))])
+    scale, shift = map(float, _maximum(inputs, truth, weight))
+    weights = tuple(scale * each for each in layer.weights)
+    return SentenceLayer(scale * layer.scale, scale * layer.shift + shift, weights)
+
+
+def _known(
+    head: HeadLogits, weighing: Weighing, rows: BoolArray | None
+) -> tuple[BoolArray, FloatArray]:
+    """Return which sentences have a label and a weight [S], and the weights of these."""
+    of_row = head.weight[head.row]
+    if weighing == "example":
+        of_row = of_row / np.bincount(head.row).clip(min=1)[head.row]
+    known = ~np.isnan(head.truth) & (of_row > 0)
+    if rows is not None:
+        known &= rows[head.row]
+    weight = of_row[known]
+    return known, weight * (len(weight) / max(weight.sum(), 1e-9))
+
+
+def _maximum(inputs: FloatArray, truth: FloatArray, weight: FloatArray) -> FloatArray:
+    """Return scale, shift and weights, if any. *Shapes:* [n, 2 + F], [n], [n] -> [2 + F]."""
+    import torch
+
+    start = np.append(1.0, np.zeros(inputs.shape[1] - 1))
+    spread = np.full(len(start), _LAYER_SPREADS[-1])
+    spread[:2] = _LAYER_SPREADS[:2]
+    signed = inputs * np.where(truth == 1, 1.0, -1.0)[:, None]
+    mean, deviation, rows, weights = map(torch.from_numpy, (start, spread, signed, weight))
+
+    def loss(values: Tensor) -> Tensor:
+        likelihood = weights @ torch.nn.functional.logsigmoid(rows @ values)
+        return ((values - mean) / deviation).square().sum() / 2 - likelihood
+
+    # Features after the first lower support.
+    bounds = [(_LEAST_SCALE, None), (None, None), (0, None), *[(None, 0)] * (len(FEATURES) - 1)]
+    return minimize(loss, start, bounds[: len(start)])
+
+
+def choose_sources(pairs: HeadLogits, old: EvidenceInfo | None = None) -> EvidenceInfo:
+    """Fit the map, and choose the threshold of best F1, to pairs as ``read_heads`` returns them.
+
+    Without labels of both kinds the old map is kept, or the identity.
+    """
+    try:
+        found = fit(pairs, what="evidence", lexical_overlap=True)
+    except DataError as error:
+        logger.warning("%s; the sources are not calibrated", error)
+        return old or EvidenceInfo(scale=1.0, shift=0.0, threshold=DEFAULT_THRESHOLD)
+    overlap = pairs.lexical_overlap
+    assert overlap is not None
+    z = found.scale * pairs.logits + found.shift + found.lexical_overlap * overlap
+    known = ~np.isnan(pairs.truth)
+    probs, truth = sigmoid(z[known]), pairs.truth[known]
+    best = best_threshold(1 - probs, truth)
+    chosen = EvidenceInfo(
+        scale=found.scale,
+        shift=found.shift,
+        lexical_overlap=found.lexical_overlap,
+        threshold=1 - best.threshold if best else DEFAULT_THRESHOLD,
+    )
+    logger.info("evidence: %s", chosen)
+    return chosen

@@ -1,10 +1,14 @@
-"""Thresholds of a calibrated bundle: chosen again, or kept if the rows do not justify a new one.
+"""Thresholds on support, chosen on labelled rows, or kept if the rows do not justify new ones.
 
-A new threshold needs an AUROC above .5 with confidence.
+The sentence threshold is chosen by whole responses: one is flagged if its faithfulness and a
+sentence's support are **below** it. The span threshold follows: the words below it are marked in
+the flagged sentences, or, where there are none, the whole sentence. A threshold that replaces
+another needs an AUROC above .5 with confidence.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -12,37 +16,37 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trivet.bundle.schema import Thresholds
-from trivet.calibration.fit import LinearMap, probabilities
-from trivet.calibration.joining import HeadLogits
-from trivet.calibration.streams import ChosenHalt, Streamed, choose_halt
+from trivet.data.tokenization import BoolArray
 from trivet.errors import DataError
 from trivet.labelled.grouping import document
+from trivet.measures.best_threshold import DEFAULT_THRESHOLD, best_threshold
+from trivet.measures.curves import FloatArray
 from trivet.measures.false_alarms import (
     AlarmBound,
     Alarms,
     TooFewDocuments,
     alarm_bounds,
+    conformal_threshold,
     count_alarms,
     faithful_responses,
     needed_documents,
     too_small,
 )
 from trivet.measures.intervals import Draws, auroc
-from trivet.measures.thresholds import (
-    DEFAULT_THRESHOLD,
-    Column,
-    DevScores,
-    choose_sentence_threshold,
-    choose_span_threshold,
-    marked_words,
-    threshold_columns,
-)
 from trivet.model.architecture import Reduction
 from trivet.records import Labels
+from trivet.settings import FALSE_ALARMS
+from trivet.thresholds.columns import Column, DevScores, marked_words, threshold_columns
+from trivet.thresholds.fit import LinearMap, probabilities
+from trivet.thresholds.joining import HeadLogits
+from trivet.thresholds.streams import ChosenHalt, Streamed, choose_halt
 
 if TYPE_CHECKING:  # it needs torch, and thresholds do not
     from trivet.labelled.datamodule import Item
 
+logger = logging.getLogger(__name__)
+
+_CANDIDATES = 200  # span thresholds that are tried
 _RESAMPLES = 500
 _UNITS = {"sentence": "responses", "span": "words"}
 
@@ -86,6 +90,69 @@ class ChosenThresholds:
     sources: tuple[Alarms, ...] = ()  # of all rows
     rate: float | None = None  # of false alarms, by which it was chosen; None: by the best F1
     halt: ChosenHalt | None = None  # threshold of single sentences; None if no stream was read
+
+
+def choose_sentence_threshold(
+    column: Column, scores: Sequence[DevScores], false_alarms: float | None
+) -> float | None:
+    """Return the threshold with a rate of false alarms on responses, or without one of best F1.
+
+    The rate is kept in each data set that has enough documents; ``None`` if none has.
+    """
+    if false_alarms is not None:
+        found = [
+            conformal_threshold(one.support, one.documents, false_alarms)
+            for one in faithful_responses(column.rows(scores), column.support)
+        ]
+        return min((one for one in found if one is not None), default=None)
+    best = best_threshold(column.support, column.unsupported)
+    return best.threshold if best else None
+
+
+def choose_span_threshold(words: Column, sentence: float) -> float | None:
+    """Return the span threshold of the best F1 of marked characters, given that of sentences."""
+    below = words.deciding_support < sentence
+    if not (words.unsupported[below] > 0).any():
+        return None
+    values = np.unique(np.quantile(words.support[below], np.linspace(0, 1, _CANDIDATES)))
+    values = np.append((values[1:] + values[:-1]) / 2, 1.0)
+
+    def f1(threshold: float) -> float:
+        marked = marked_words(words, sentence, threshold)
+        hits, flagged = words.unsupported[marked].sum(), words.size[marked].sum()
+        return float(2 * hits / (flagged + words.unsupported.sum()))
+
+    return float(max(values, key=f1))
+
+
+def choose_thresholds(
+    scores: Sequence[DevScores], false_alarms: float | None = FALSE_ALARMS
+) -> tuple[float, float]:
+    """Choose the sentence and the span threshold on a dev split; unknown labels are left out.
+
+    With too few documents for the rate the sentence threshold has the best F1; with one class, a
+    threshold is .5. Both are logged, and so is a data set with too few documents.
+    """
+    columns = threshold_columns(scores)
+    responses, words = columns["sentence"], columns["span"]
+    one_class = "%s threshold stays at %s: the labels of %d dev examples hold one class or none"
+    wrong, sentence = responses.unsupported > 0, None
+    if wrong.any() and not wrong.all():
+        sentence = choose_sentence_threshold(responses, scores, false_alarms)
+        faithful = faithful_responses(responses.rows(scores), responses.support)
+        for small in too_small(faithful, false_alarms):
+            logger.warning("%s", small.words())
+        if sentence is None:
+            logger.warning("too few dev documents for the rate of false alarms; best F1 instead")
+            sentence = choose_sentence_threshold(responses, scores, None)
+    if sentence is None:
+        logger.warning(one_class, "sentence", DEFAULT_THRESHOLD, responses.examples)
+        sentence = DEFAULT_THRESHOLD
+    span = choose_span_threshold(words, sentence)
+    if span is None:
+        logger.warning(one_class, "span", DEFAULT_THRESHOLD, words.examples)
+        span = DEFAULT_THRESHOLD
+    return sentence, span
 
 
 def justified_thresholds(
@@ -222,6 +289,40 @@ def choose_or_keep(
         rate,
         halt,
     )
+
+
+def choose_answered(relevance: HeadLogits, found: LinearMap) -> float | None:
+    """Return the relevance of the best context sentence that tells answered questions best.
+
+    A question is answered where a context sentence is labelled relevant. The threshold has the
+    largest sum of the shares of answered and unanswered questions that it tells (Youden's index);
+    each row counts by its weight. None if the rows hold one kind alone.
+    """
+    row = relevance.row
+    rows = len(relevance.weight)
+    truth = relevance.truth
+    known, answered = np.zeros((2, rows), dtype=bool)
+    known[row[~np.isnan(truth)]] = True
+    answered[row[truth == 1]] = True
+    best = np.zeros(rows)
+    np.maximum.at(best, row, probabilities(relevance, found).sentences)
+    weight = relevance.weight[known]
+    return split_threshold(best[known], answered[known], weight)
+
+
+def split_threshold(score: FloatArray, positive: BoolArray, weight: FloatArray) -> float | None:
+    """Return the score from which on rows are taken as positive; None with one class."""
+    order = np.argsort(-score, kind="stable")
+    score, positive, weight = score[order], positive[order], weight[order]
+    if positive.all() or not positive.any():
+        return None
+    hits = np.cumsum(weight * positive) / weight[positive].sum()
+    alarms = np.cumsum(weight * ~positive) / weight[~positive].sum()
+    ends = np.append(np.diff(score) != 0, True)  # equal scores fall on one side
+    gain = np.where(ends, hits - alarms, -np.inf)
+    at = int(gain.argmax())
+    below = score[at + 1] if at + 1 < len(score) else 0.0
+    return float((score[at] + below) / 2)
 
 
 def _every_column(scores: Sequence[DevScores]) -> dict[str, Column]:

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from tests.measures.verdicts import dev_scores
 from trivet.bundle.schema import Thresholds
-from trivet.calibration.report import lines
-from trivet.calibration.thresholds import (
+from trivet.measures.false_alarms import TooFewDocuments
+from trivet.records import Span
+from trivet.thresholds.choose import (
     ChosenThresholds,
     UseThreshold,
     choose_or_keep,
     justified_thresholds,
     same_share,
 )
-from trivet.measures.false_alarms import TooFewDocuments
-from trivet.measures.thresholds import Column, DevScores
-from trivet.records import Span
+from trivet.thresholds.columns import Column, DevScores
+from trivet.thresholds.report import lines
 
 FloatArray = npt.NDArray[np.float64]
 

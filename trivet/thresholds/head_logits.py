@@ -11,7 +11,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from trivet.calibration.joining import HeadLogits
 from trivet.data.lexical_overlap import pair_overlaps
 from trivet.data.tokenization import BoolArray, IntArray
 from trivet.evaluation.packing import add_pairs, no_pairs
@@ -22,6 +21,7 @@ from trivet.measures.predictions import touched_sentences
 from trivet.model.architecture import HEAD_NAMES, HeadName
 from trivet.model.rag_model import RagModel, TokenLogits
 from trivet.records import ContextSpan, Labels, Span
+from trivet.thresholds.joining import HeadLogits
 
 _Kind = TypeVar("_Kind", bound=np.generic)
 
