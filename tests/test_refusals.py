@@ -58,6 +58,8 @@ COMMANDS: list[tuple[Any, ...]] = [
     (2, "evaluate rows.jsonl --backend cuda", "'--backend': 'cuda' is not one of"),
     (2, "evaluate rows.jsonl --fail-under faithfulness=2", "must be SCORE=MEAN"),
     (2, "evaluate rows.jsonl --fail-if-worse", "needs --baseline"),
+    (2, "evaluate rows.jsonl --turns last --turns all", "--turns takes one value, and is given 2"),
+    (2, "evaluate rows.jsonl --map id=a --map id=b", "id is mapped to a and to b; choose one"),
     (2, "evaluate rows.jsonl --baseline none", "--baseline none: no such file"),
     (2, "evaluate rows.jsonl --baseline done.jsonl --out done.jsonl", "overwrite --baseline"),
     (2, "evaluate --question What?", "there are no contexts"),

@@ -28,6 +28,7 @@ from trivet.records import FailedEvaluation
 TEXT_OF: dict[str, tuple[str | int, ...]] = {
     "bedrock.jsonl": (0, "conversationTurns", 1, "output", "text"),
     "columns.json": (0, "answer", "1"),
+    "columns-deepeval.json": (0, "testCases", 1, "actualOutput"),
     "columns-lists.json": (0, "answer", 1),
     "columns-split.json": (0, "data", 1, 2),
     "haystack-answers.jsonl": (1, "answer_builder", "answers", 0, "query"),
@@ -45,6 +46,7 @@ TEXT_OF: dict[str, tuple[str | int, ...]] = {
     "mlflow-inputs.jsonl": (1, "outputs", "response"),
     "mlflow-results.json": (0, "data", 1, 5, "response"),
     "promptfoo.json": (0, "results", "results", 1, "response", "output"),
+    "ragas.jsonl": (1, "user_input", -1, "content"),
     "sharegpt.jsonl": (1, "conversations", -1, "value"),
     "squad.json": (0, "data", 1, "paragraphs", 0, "qas", 0, "answers", 0, "text"),
 }

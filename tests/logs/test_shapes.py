@@ -10,7 +10,9 @@
 - mlflow-results.json: mlflow-skinny 3.17.2, ``genai.evaluate(...).result_df``
 - langsmith.csv: langsmith 0.15.1, ``evaluate(...).to_pandas().to_csv()``
 - promptfoo.json: promptfoo 0.121.20, ``eval -o`` with its provider ``echo``
-- columns*.json: pandas 3, ``DataFrame.to_json`` and ``to_dict``
+- columns*.json: pandas 3, ``DataFrame.to_json`` and ``to_dict``; -deepeval: deepeval 4.3.1,
+  ``TestRun.model_dump_json``
+- ragas.jsonl: ragas 0.4.3, ``EvaluationDataset.to_jsonl`` of ``MultiTurnSample``
 
 By their documentation:
 

@@ -42,14 +42,18 @@ def parse_shard(text: str) -> Shard:
     return Shard(int(found[1]), int(found[2]))
 
 
-def parse_mapping(pairs: Sequence[str]) -> dict[str, str]:
-    """Parse pairs ``OURS=THEIRS``; raises ``SettingError`` for any other form."""
-    mapping = {}
+def parse_mapping(pairs: Sequence[str]) -> dict[str, str | list[str]]:
+    """Parse pairs ``OURS=THEIRS``, of which one of ours may have several."""
+    mapping: dict[str, str | list[str]] = {}
     for pair in pairs:
         ours, separator, theirs = pair.partition("=")
         if not separator or not ours or not theirs:
             raise SettingError(f"--map {pair} must be OURS=THEIRS, such as question=prompt")
-        mapping[ours] = theirs
+        before = mapping.get(ours)
+        if before is None:
+            mapping[ours] = theirs
+        else:
+            mapping[ours] = [*([before] if isinstance(before, str) else before), theirs]
     return mapping
 
 
@@ -68,10 +72,10 @@ class Reading:
     """Reading of a log: names of its fields by ours, format and encoding."""
 
     mapping: Annotated[
-        Mapping[str, str],
+        Mapping[str, str | Sequence[str]],
         _input(
-            "Name of a field in the file, or its path, such as contexts=outputs.docs[].text. "
-            "Repeatable.",
+            "Name of a field in the file, or its path: contexts=outputs.docs[].text, rows=samples[]"
+            ", messages=chat. Repeatable.",
             "--map",
             metavar="OURS=THEIRS",
             typed=list[str],

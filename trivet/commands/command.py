@@ -13,7 +13,7 @@ from trivet.errors import plain_fault
 from trivet.settings import RARE
 
 _COLUMN = 24  # most letters of an option that has its help beside it
-_PAIR = re.compile(r"(question|contexts|response|id|context_ids)=")
+_PAIR = re.compile(r"(question|contexts|response|id|context_ids|rows|messages)=")
 
 
 class Command(typer.core.TyperCommand):
@@ -26,7 +26,16 @@ class Command(typer.core.TyperCommand):
             if words[-2:-1] == ["--map"] and _PAIR.match(word):
                 words.append("--map")
             words.append(word)
+        self._refuse_repeated(ctx, words)
         return super().parse_args(ctx, words)
+
+    def _refuse_repeated(self, ctx: Any, words: list[str]) -> None:
+        """Refuse an option that is given twice and keeps one value."""
+        _, _, order = self.make_parser(ctx).parse_args(args=list(words))
+        for param in order:
+            is_list = getattr(param, "multiple", False) or getattr(param, "is_flag", False)
+            if param.param_type_name == "option" and not is_list and order.count(param) > 1:
+                ctx.fail(f"{param.opts[0]} takes one value, and is given {order.count(param)}")
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments and options, each under the heading of its panel."""

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from trivet.errors import DataError, ExampleError
 from trivet.labelled.grouping import choose_split, digest
 from trivet.labelled.source_report import RowError, SourceReport
-from trivet.logs.column_mapping import Columns, values_at, values_by_name
+from trivet.logs.column_mapping import Columns, Mapped, values_at, values_by_name
 from trivet.logs.log import STDIN
 from trivet.logs.recognition import read_rows
 from trivet.logs.trace_log import open_log
@@ -58,7 +58,7 @@ def read_plain(
     source: str,
     label: str | None = None,
     split: str = "all",
-    mapping: Mapping[str, str] | None = None,
+    mapping: Mapped | None = None,
     format_: str | None = None,
     encoding: str | None = None,
 ) -> PlainRows:

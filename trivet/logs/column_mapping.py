@@ -9,9 +9,9 @@ from __future__ import annotations
 import copy
 import datetime
 import decimal
-import itertools
 import json
 import math
+import shlex
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias
@@ -30,17 +30,20 @@ from trivet.logs.conversation import Turn, Turns, read_turns
 from trivet.logs.json_rows import Fields
 from trivet.logs.log import SourceRow
 from trivet.logs.paths import MISSING, first_name, follow, is_path, parse_nested
-from trivet.logs.shapes import SHAPES, Shape
+from trivet.logs.shapes import SHAPES, Shape, conversation
+from trivet.logs.text_paths import suggested_mapping, text_paths
+from trivet.logs.written_lists import listed
 from trivet.records import ContextName, FailedEvaluation, RagExample
 
 FIELD_NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("id",),
     "question": ("question", "user_input", "query", "input"),
     "contexts": (
-        *("contexts", "retrieved_contexts", "retrieval_context"),
+        *("contexts", "retrieved_contexts", "retrieved_context", "retrieval_context"),
+        "retrievalContext",
         *("documents", "context", "passages", "docs", "chunks", "sources"),
     ),
-    "response": ("response", "answer", "actual_output", "output"),
+    "response": ("response", "answer", "actual_output", "actualOutput", "output"),
     "context_ids": ("context_ids", "retrieved_context_ids"),
 }
 """Our field names and those of other tools; case is ignored."""
@@ -48,10 +51,15 @@ FIELD_NAMES: Mapping[str, tuple[str, ...]] = {
 # Names that also have other meanings: they count only in rows without a plainer name.
 VAGUE = frozenset({"docs", "chunks", "sources"})
 REQUIRED = ("question", "contexts", "response")
+MAPPED = (*FIELD_NAMES, "rows", "messages")
+"""Names that a mapping may have: our fields, and where rows and chat messages are."""
+_OURS = ", ".join(MAPPED)
+_LISTS = frozenset({"contexts", "context_ids"})
 
 Scalar: TypeAlias = str | int | float | bool
 _LONGEST_TEXT = 200  # characters of metadata; a longer value is a text, not a name
-_SHOWN_COLUMNS, _SHOWN_LETTERS = 50, 60  # of a row, in a message
+Mapped: TypeAlias = Mapping[str, str | Sequence[str]]
+"""Names or paths of columns by our fields; contexts may be in several, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +80,7 @@ class Columns:
 
     def __init__(
         self,
-        mapping: Mapping[str, str] | None = None,
+        mapping: Mapped | None = None,
         metadata: Iterable[str] | None = None,
         *,
         id_by_place: bool = True,
@@ -83,7 +91,9 @@ class Columns:
 
         Args:
             mapping: Column names for some of our fields, such as ``{"question": "prompt"}``, or
-                paths such as ``{"contexts": "outputs.documents[].page_content"}``.
+                paths such as ``{"contexts": "outputs.documents[].page_content"}``; of contexts,
+                a list of several. ``rows`` is the path to the rows inside of a record
+                (``samples[]``), ``messages`` the column of a conversation.
             metadata: Columns that are returned with the verdicts; ``None`` means by content.
             id_by_place: Whether the place of a row without an id becomes its id.
             format: Name of the rows' shape, as in `SHAPES`; any other is that of a file.
@@ -92,21 +102,27 @@ class Columns:
         Raises:
             DataError: ``mapping`` names an unknown field.
         """
-        self.mapping = dict(mapping or {})
+        self.mapping = {
+            ours: (theirs,) if isinstance(theirs, str) else tuple(theirs)
+            for ours, theirs in (mapping or {}).items()
+        }
         for ours, theirs in self.mapping.items():
-            if ours not in FIELD_NAMES:
-                raise DataError(
-                    f"no field {ours!r} to map {theirs!r} to; ours: {', '.join(FIELD_NAMES)}"
-                )
-        self._take_shape(SHAPES.get(format or ""))
+            if ours not in MAPPED:
+                raise DataError(f"no field {ours!r} to map {theirs[0]!r} to; ours: {_OURS}")
+            if len(theirs) > 1 and ours not in _LISTS:
+                raise DataError(f"{ours} is mapped to {' and to '.join(theirs)}; choose one")
+        rows = self.mapping.pop("rows", ("",))[0]
+        self.rows = rows and rows.removesuffix("[]") + "[]"
+        chat = self.mapping.pop("messages", None)
+        shape = SHAPES.get(format or "") if chat is None else conversation("", "chat", chat[0])
+        self._take_shape(shape)
         self.metadata = None if metadata is None else tuple(metadata)
         self._id_by_place = id_by_place
         self.turns = turns
 
     def _take_shape(self, shape: Shape | None) -> None:
-        chosen = {ours: (theirs,) for ours, theirs in self.mapping.items()}
         self.shape = shape
-        self._names = {**FIELD_NAMES, **(shape.fields if shape else {}), **chosen}
+        self._names = {**FIELD_NAMES, **(shape.fields if shape else {}), **self.mapping}
         names = [name for names in self._names.values() for name in names]
         if shape is not None:
             names += [first_name(name) for name in names]
@@ -222,6 +238,9 @@ class Columns:
 
     def _values(self, row: Mapping[str, list[Any]], ours: str) -> dict[str, list[Any]]:
         """Return the values of a field by the names that hold it."""
+        chosen = self.mapping.get(ours, ())
+        if len(chosen) > 1:
+            return _joined(row, chosen)
         found: dict[str, list[Any]] = {}
         for name in self._names[ours]:
             if self.shape and any(value for values in found.values() for value in values):
@@ -240,12 +259,13 @@ class Columns:
 
     def _lacks(self, lacking: Sequence[str], columns: Iterable[str]) -> str:
         """Return the message about all missing fields of a row with some columns."""
-        # A row may have thousands of columns.
-        shown = itertools.islice(columns, _SHOWN_COLUMNS)
-        found = ", ".join(column[:_SHOWN_LETTERS] for column in shown) or "none"
+        row = columns if isinstance(columns, Mapping) else dict.fromkeys(columns, "")
+        paths = text_paths({name: at[-1] if at else "" for name, at in row.items()})
+        found = ", ".join(paths) or "none"
         looked = "; ".join(", ".join(self._names[ours]) for ours in lacking)
-        maps = " ".join(f"--map {ours}=NAME" for ours in lacking)
-        python = ", ".join(f'"{ours}": NAME' for ours in lacking)
+        likely = suggested_mapping(lacking, paths)
+        maps = " ".join(f"--map {ours}={shlex.quote(path)}" for ours, path in likely.items())
+        python = ", ".join(f'"{ours}": {path!r}' for ours, path in likely.items())
         return (
             f"has no {' and no '.join(lacking)} (looked for {looked}; found {found}); name the "
             f"field{'s' * (len(lacking) > 1)} with {maps}, in Python with mapping={{{python}}}"
@@ -268,10 +288,21 @@ def values_at(row: Mapping[str, list[Any]], name: str) -> list[Any]:
     if name.lower() in row:
         return [plain(value) for value in row[name.lower()]]
     first = first_name(name)
-    if not is_path(name) or first.lower() not in row:
+    column = first.strip('"').lower()
+    if not is_path(name) or column not in row:
         return []
-    below = [follow(plain(value), name[len(first) :]) for value in row[first.lower()]]
+    below = [follow(plain(value), name[len(first) :]) for value in row[column]]
     return [plain(value) for value in below if value is not MISSING]
+
+
+def _joined(row: Mapping[str, list[Any]], names: Sequence[str]) -> dict[str, list[Any]]:
+    """Return the values of several columns as those of one, in order; empty ones do not count."""
+    values = [value for name in names for value in values_at(row, name)]
+    parts: list[Any] = []
+    for value in values:
+        part = listed(value, object) if isinstance(value, str) else as_written(value)
+        parts += part if isinstance(part, list | tuple) else [part] * (part not in (None, ""))
+    return {", ".join(names): [parts]} if values else {}
 
 
 def _only(present: Mapping[str, list[Any]], ours: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import itertools
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -134,7 +135,9 @@ def read_contexts(value: Any) -> Contexts:
         raise ExampleError(
             f"contexts is {kind_of(value)}, not a list of strings or one string", code="bad_field"
         )
-    pairs = [_context(item, index) for index, item in enumerate(value)]
+    # Vector stores return a list for each query.
+    nested = [item if isinstance(joined_parts(item), list | tuple) else [item] for item in value]
+    pairs = [_context(item, index) for index, item in enumerate(itertools.chain(*nested))]
     return tuple(text for text, _ in pairs), tuple(name for _, name in pairs)
 
 

@@ -12,7 +12,9 @@ from trivet.errors import ExampleError
 MISSING: Any = object()
 """Result of a path that leads nowhere."""
 
-_STEP = re.compile(r"\[(-?[0-9]*)\]|\[([a-z_|]+)=([^\]]*)\]|([^.\[\]]+)")
+_NAME = r'"[^"]+"|[^.\[\]"]+'
+_STEP = re.compile(rf"\[(-?[0-9]*)\]|\[([a-z_|]+)=([^\]]*)\]|({_NAME})")
+_FIRST = re.compile(_NAME)
 
 
 def is_path(name: str) -> bool:
@@ -22,16 +24,17 @@ def is_path(name: str) -> bool:
 
 def first_name(path: str) -> str:
     """Return the column that a path begins with."""
-    return re.split(r"[.\[]", path, maxsplit=1)[0]
+    first = _FIRST.match(path)
+    return path if first is None else first[0]
 
 
 def follow(value: Any, path: str) -> Any:
     """Return the value at a path below ``value``, or ``MISSING``.
 
-    ``name`` takes a member, ``[0]`` one element of a list, ``[]`` the rest of the path for each of
-    its elements, ``[role=tool|system]`` those elements, or that object, with such a member
-    (``[role|type=tool]``: under either name). Text that holds JSON is read, because cells of a
-    table are text.
+    ``name`` takes a member (``"a.b"`` one whose name has a dot), ``[0]`` one element of a list,
+    ``[]`` the rest of the path for each of its elements, ``[role=tool|system]`` those elements, or
+    that object, with such a member (``[role|type=tool]``: under either name). Text that holds JSON
+    is read, because cells of a table are text.
 
     Raises:
         ExampleError: An element of a list lacks the rest of the path; the code is ``bad_field``.
@@ -42,6 +45,7 @@ def follow(value: Any, path: str) -> Any:
         value = parse_nested(value)
         index, keys, wanted, name = step.groups()
         if name is not None:
+            name = name.strip('"')
             if not isinstance(value, Mapping) or name not in value:
                 return MISSING
             value = value[name]

@@ -123,7 +123,7 @@ def is_plain(record: SourceRow, columns: Columns) -> bool:
     Contexts under a name that also has other meanings (``sources``) do not count where a shape has
     them too.
     """
-    if not _reads(columns.read(record)):
+    if columns.rows or not _reads(columns.read(record)):
         return False
     return _is_named(record, columns) or choose([record], columns) is None
 
@@ -146,7 +146,7 @@ def choose(records: Sequence[SourceRow], columns: Columns) -> Reading | None:
     found: list[tuple[tuple[int, int], Reading, list[RagExample]]] = []
     for shape in shapes:
         direct = [shape.rows, ""] if shape.fields else [shape.rows]
-        for inside in dict.fromkeys((*direct, *CONTAINERS)):
+        for inside in (columns.rows,) if columns.rows else dict.fromkeys((*direct, *CONTAINERS)):
             reading = Reading(columns.in_shape(shape), inside)
             examples = _examples(unnamed if shape.fields else records, reading)
             if examples:
@@ -181,14 +181,16 @@ def _nearest(records: Sequence[SourceRow], columns: Columns) -> Reading:
     plain = max((len(columns.used(record)) for record in records), default=0)
     found: list[tuple[int, Reading]] = []
     for shape in _shapes(columns):
-        reading = Reading(columns.in_shape(shape), shape.rows)
+        reading = Reading(columns.in_shape(shape), columns.rows or shape.rows)
         rows = (row for record in records for row in reading.rows(record))
         used = (reading.columns.used(row) for row in itertools.islice(rows, _FIRST_ROWS))
         found.append((max(map(len, used), default=0), reading))
     most = max(count for count, _ in found)
     best = [reading for count, reading in found if count == most]
     named = columns.shape is not None
-    return best[0] if named or (len(best) == 1 and most > plain) else Reading(columns)
+    if named or (len(best) == 1 and most > plain):
+        return best[0]
+    return Reading(columns, columns.rows)
 
 
 def describe(records: Sequence[SourceRow], reading: Reading) -> str:

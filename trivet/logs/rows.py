@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from typing import Any
 
 from trivet.errors import DataError
-from trivet.logs.column_mapping import Columns
+from trivet.logs.column_mapping import Columns, Mapped
 from trivet.logs.log import SourceRow
 from trivet.logs.recognition import Reading, choose, describe, is_plain
 from trivet.records import FailedEvaluation, RagExample
@@ -23,7 +23,7 @@ _BATCH_ROWS = 64  # rows of an Arrow table that are converted at once
 class RowReader:
     """Reads rows of any kind as examples, one by one."""
 
-    def __init__(self, mapping: Mapping[str, str] | None = None) -> None:
+    def __init__(self, mapping: Mapped | None = None) -> None:
         """Choose the columns as `Columns` does; raises ``DataError`` for an unknown field."""
         self.columns = Columns(mapping, metadata=(), id_by_place=False)
         self._reading: Reading | None = None  # that of the first row that was readable
@@ -71,7 +71,7 @@ class RowReader:
         return reading
 
 
-def read_examples(rows: object, mapping: Mapping[str, str] | None = None) -> Iterator[Given]:
+def read_examples(rows: object, mapping: Mapped | None = None) -> Iterator[Given]:
     """Return the examples of rows of any kind, lazily and in order.
 
     Raises:

@@ -32,10 +32,30 @@ class Shape:
 COLUMNS = "{}"
 """Rows of a record whose members are columns: lists, or objects with the same names."""
 
-CONTAINERS: Paths = (COLUMNS, *(f"{name}[]" for name in ("data", "rows", "results", "examples")))
+_CONTAINERS = ("data", "rows", "results", "examples", "testCases", "test_cases", "samples")
+CONTAINERS: Paths = (COLUMNS, *(f"{name}[]" for name in _CONTAINERS))
 """Where one record may hold the rows of any shape."""
 
 _MESSAGE = "messages[-1][role|type=assistant|ai|model].content"
+
+
+def conversation(name: str, title: str, column: str) -> Shape:
+    """Return the shape of rows that hold chat messages in a column."""
+    return Shape(
+        name,
+        title,
+        messages=column,
+        fields={
+            "question": (f"{column}[role|type=user|human][-1].content",),
+            "contexts": (
+                *("contexts", "context", "documents", "retrieved_contexts"),
+                f"{column}[role|type=tool][].content",
+                f"{column}[role|type=system|developer][].content",
+            ),
+            "response": (f"{column}[role|type=assistant|ai|model][-1].content",),
+        },
+    )
+
 
 SHAPES: Mapping[str, Shape] = {
     shape.name: shape
@@ -166,20 +186,8 @@ SHAPES: Mapping[str, Shape] = {
             },
             rows="conversationTurns[]",
         ),
-        Shape(
-            "messages",
-            "chat messages",
-            messages="messages",
-            fields={
-                "question": ("messages[role|type=user|human][-1].content",),
-                "contexts": (
-                    *("contexts", "context", "documents", "retrieved_contexts"),
-                    "messages[role|type=tool][].content",
-                    "messages[role|type=system|developer][].content",
-                ),
-                "response": ("messages[role|type=assistant|ai|model][-1].content",),
-            },
-        ),
+        conversation("messages", "chat messages", "messages"),
+        conversation("ragas", "RAGAS' samples of several turns", "user_input"),
         Shape(
             "sharegpt",
             "conversations in ShareGPT's form",
