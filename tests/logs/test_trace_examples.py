@@ -26,7 +26,6 @@ def test_the_root_has_question_and_answer() -> None:
     found = trace_example([MODEL, SEARCH, ROOT])
     assert (found.question, found.answer) == ("What do lamps burn?", "Whale oil.")
     assert found.documents == DOCUMENTS
-    assert found.places == (("search", 0), ("search", 1))
     assert (found.trace, found.span) == ("t", "root")
 
 
@@ -56,14 +55,13 @@ def test_a_reranker_decides_which_documents_the_model_read() -> None:
     reranker = span("reranker", kind="reranker", documents=DOCUMENTS[1:], start=1.5)
     found = trace_example([ROOT, SEARCH, reranker])
     assert found.documents == DOCUMENTS[1:]
-    assert found.places == (("reranker", 0),)
 
 
 def test_without_a_retriever_the_documents_of_the_outermost_chain_count() -> None:
     chain = span("chain", documents=DOCUMENTS[1:])
     root = dataclasses.replace(ROOT, documents=DOCUMENTS[:1])
     assert trace_example([root, chain]).documents == DOCUMENTS[:1]
-    assert trace_example([ROOT, chain]).places == (("chain", 0),)
+    assert trace_example([ROOT, chain]).documents == DOCUMENTS[1:]
     assert trace_example([root, SEARCH]).documents == DOCUMENTS
 
 

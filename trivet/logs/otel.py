@@ -123,8 +123,29 @@ def _openinference(flat: Mapping[str, Any], kind: Kind) -> _Texts:
         query = flat.get("reranker.query", flat.get("input.value"))
         return question_in(query), None, listed
     given, returned = flat.get("input.value"), flat.get("output.value")
+    given = given or _llm_messages(flat, "input") or None
+    returned = returned or _llm_messages(flat, "output") or None
     documents_found = documents_among(given, returned) if kind == "chain" else ()
     return question_in(given), answer_in(returned), documents_found
+
+
+_LLM_MESSAGE = re.compile(
+    r"llm\.(input|output)_messages\.([0-9]+)\.message\.(role|content)"
+    r"(?:s\.[0-9]+\.message_content\.text)?"
+)
+
+
+def _llm_messages(flat: Mapping[str, Any], way: str) -> list[Mapping[str, Any]]:
+    """Return the messages that a span of a model alone has, as attributes for each part."""
+    listed = parse_nested(flat.get(f"llm.{way}_messages"))
+    if isinstance(listed, list):
+        return [item.get("message", item) for item in listed if isinstance(item, Mapping)]
+    messages: dict[int, dict[str, Any]] = {}
+    for name, value in flat.items():
+        part = _LLM_MESSAGE.fullmatch(name)
+        if part is not None and part[1] == way:
+            messages.setdefault(int(part[2]), {})[part[3]] = value
+    return [message for _, message in sorted(messages.items())]
 
 
 def _gen_ai(flat: Mapping[str, Any], kind: Kind) -> _Texts:

@@ -237,7 +237,9 @@ SHAPES: Mapping[str, Shape] = {
 
 
 def described() -> Iterator[str]:
-    """Yield a line for the name of each shape and one for the paths of each of its fields."""
+    """Yield a line for each tool of spans, for each shape, and for the paths of its fields."""
+    for name in ("otel", "openinference", "phoenix", "langfuse", "langsmith"):
+        yield f"{name}: spans, one row for each trace"
     for shape in SHAPES.values():
         yield f"{shape.name}: {shape.title}"
         if shape.rows:

@@ -8,6 +8,7 @@ last model call. What a retriever calls inside, and models that rewrite its quer
 from __future__ import annotations
 
 import datetime
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,10 +25,8 @@ class TraceExample:
 
     trace: str  # id of the trace
     span: str  # id of its root
-    start: float  # beginning of its root, in seconds since 1970; 0 if unknown
     question: str
     documents: tuple[Document, ...]  # different documents, in order; each has a text
-    places: tuple[tuple[str, int], ...]  # span of each document and its position there, from 0
     answer: str
 
 
@@ -42,7 +41,7 @@ def trace_example(spans: Iterable[TraceSpan]) -> TraceExample:
     ordered = sorted(by_id.values(), key=lambda span: span.start)
     root = _roots(ordered, by_id)[0]
     places = _tree_places(by_id)
-    documents, positions = _documents(ordered, places)
+    documents = _documents(ordered, places)
     outside = [span for span in ordered if not places[span.id].above]
     chains = [span for span in outside if span.kind == "chain"]
     chains.sort(key=lambda span: places[span.id].depth)
@@ -60,7 +59,7 @@ def trace_example(spans: Iterable[TraceSpan]) -> TraceExample:
             "export the whole trace",
             code="incomplete_trace",
         )
-    return TraceExample(root.trace, root.id, root.start, question, documents, positions, answer)
+    return TraceExample(root.trace, root.id, question, documents, answer)
 
 
 def _roots(spans: Sequence[TraceSpan], by_id: Mapping[str, TraceSpan]) -> list[TraceSpan]:
@@ -114,9 +113,7 @@ def _tree_places(by_id: Mapping[str, TraceSpan]) -> dict[str, _Place]:
     return found
 
 
-def _documents(
-    spans: Sequence[TraceSpan], places: Mapping[str, _Place]
-) -> tuple[tuple[Document, ...], tuple[tuple[str, int], ...]]:
+def _documents(spans: Sequence[TraceSpan], places: Mapping[str, _Place]) -> tuple[Document, ...]:
     """Return the documents of the outermost rerankers, else retrievers, else chains."""
     for kind in ("reranker", "retriever", "chain"):
         found = [
@@ -132,19 +129,17 @@ def _documents(
             "documents can be judged",
             code="no_documents",
         )
-    different: dict[str, tuple[Document, tuple[str, int]]] = {}
-    for span in found:
-        for position, document in enumerate(span.documents):
-            if document.text is not None:
-                different.setdefault(document.text, (document, (span.id, position)))
+    different: dict[str, Document] = {}
+    for document in itertools.chain(*(span.documents for span in found)):
+        if document.text is not None:
+            different.setdefault(document.text, document)
     if not different:
         raise ExampleError(
             f"names {_count(sum(len(span.documents) for span in found), 'document')} without text; "
             "let the instrumentation record contents",
             code="no_documents",
         )
-    pairs = list(different.values())
-    return tuple(document for document, _ in pairs), tuple(place for _, place in pairs)
+    return tuple(different.values())
 
 
 def _described(spans: Sequence[TraceSpan]) -> str:
