@@ -34,6 +34,21 @@ def test_other_languages_are_named_in_response_and_contexts(code: str) -> None:
     assert foreign_language(ENGLISH[0], [FOREIGN[code], FOREIGN[code]]) == code
 
 
+SHORT = {
+    "de": ["Zwei Jahre.", "Der Turm ist hoch.", "Montags bis freitags."],
+    "pl": ["Wie\u017ca jest wysoka.", "Gwarancja trwa dwa lata.", "Nie wiem."],
+    "uz": ["Shahar markazidagi minora 1790 yilda daryo bo'yida qurilgan."],
+}
+
+
+@needs_library
+def test_short_texts_are_named_where_the_detector_is_sure() -> None:
+    for code, texts in SHORT.items():
+        assert [foreign_language(text, ()) for text in texts] == [code] * len(texts)
+    for text in ("Two years.", "Closed Mondays", "Das Boot", "Angela Merkel", "Volkswagen AG"):
+        assert foreign_language(text, ()) is None
+
+
 def test_without_the_library_other_languages_are_noticed_but_not_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -26,8 +26,9 @@ _WORD = re.compile(r"[^\W\d_]+")
 _CHARACTERS = 1000  # that are read of the response, and of the contexts
 _ENGLISH_SHARE = 0.15  # of frequent words; English prose has .3 to .5
 _FOREIGN_SHARE = 0.2  # of the frequent words of other languages
-_LEAST_WORDS = 4  # fewer may be names
-_LEAST_SCORE = 0.8
+_MIN_WORDS = 4  # fewer may be names
+_MIN_SCORE = 0.8
+_MIN_SCORE_OF_FEW = 0.95  # of two or three words; the title "Das Boot" has .9
 UNKNOWN = "und"
 """Code of ISO 639-2 for a language that is not determined."""
 
@@ -56,17 +57,20 @@ def _foreign(text: str) -> str | None:
     letters = sum(map(len, words))
     latin = sum(len(word) for word in words if word < "\u0250")  # up to Latin Extended-B
     other_script = latin * 2 < letters
-    if not words or (len(words) < _LEAST_WORDS and not other_script):
+    few = len(words) < _MIN_WORDS and not other_script
+    if len(words) < 2 and not other_script:
         return None
     share = len(_FREQUENT.findall(text)) / len(words)
     if not other_script and share >= _ENGLISH_SHARE:
         return None
     detect = _detector()
+    if detect is None and few:
+        return None
     if detect is None:
         elsewhere = len(_FREQUENT_ELSEWHERE.findall(text)) / len(words)
         return UNKNOWN if other_script or elsewhere >= _FOREIGN_SHARE else None
     (best,) = detect(" ".join(replace_surrogates(text)[0].split()))
-    if best["lang"] == "en" or best["score"] < _LEAST_SCORE:
+    if best["lang"] == "en" or best["score"] < (_MIN_SCORE_OF_FEW if few else _MIN_SCORE):
         return UNKNOWN if other_script else None
     return str(best["lang"])
 
