@@ -212,7 +212,7 @@ def _fit_heads(
                 level=choices.level,
                 faithfulness=info.faithfulness,
                 weighing=choices.weighing,
-                lexical_overlap=choices.lexical_overlap,
+                weighed=choices.weighed,
             )
             if name != "support":
                 return found
@@ -255,5 +255,7 @@ def _put(model: RagModel, name: str, found: LinearMap) -> None:
     if name in model.lexical_overlap:
         weight = found.scale * model.lexical_overlap[name] + found.lexical_overlap
         model.lexical_overlap[name] = weight
+    if name == "relevance":
+        model.similarity = found.scale * model.similarity + found.similarity
     if name == "support":
         model.sentence_layer = found.layer

@@ -64,7 +64,7 @@ def test_a_fit_weighs_the_overlap_that_made_the_marks_where_it_is_asked_to() -> 
     logits, overlap = random.normal(size=N) * 2, random.random(N)
     marks = drawn(sigmoid(0.5 * logits - 1 + 3 * overlap))
     given_head = dataclasses.replace(head(logits, marks), lexical_overlap=overlap)
-    found = fitted(given_head, lexical_overlap=True)
+    found = fitted(given_head, weighed=["lexical_overlap"])
     assert (found.scale, found.shift) == pytest.approx((0.5, -1.0), abs=0.1)
     assert found.lexical_overlap == pytest.approx(3.0, abs=0.2)
     tokens = probabilities(given_head, found).tokens

@@ -60,6 +60,27 @@ def added(
     return read_bundle(train(config_of(folder, ALL, *begin, *frozen, *settings, data=data)))
 
 
+def test_the_similarity_of_question_and_sentence_moves_relevance_in_weights_and_graph(
+    tmp_path: Path, config_of: ConfigOf, trained: Path, sourced: tuple[Path, Path]
+) -> None:
+    bundle = added(config_of, tmp_path / "run", trained, sourced)
+    calibrate(bundle.folder, [f"jsonl:{sourced[1]}"], "all", Choices(similarity=True))
+    model = load_rag_model(read_bundle(bundle.folder))
+    assert model.similarity != 0
+    assert "similarity" in (bundle.folder / "README.md").read_text(encoding="utf-8")
+    export_onnx(bundle.folder, threads=1)
+    found = [
+        each.evaluate(QUESTION, MILL, RESPONSE).relevance
+        for each in (
+            Evaluator(bundle.folder, 1, backend="onnx", precision="fp32"),
+            in_torch(bundle.folder),
+            in_torch(Path(shutil.copytree(trained, tmp_path / "without"))),
+        )
+    ]
+    assert found[0] == pytest.approx(found[1], abs=1e-4)
+    assert found[1] != pytest.approx(found[2], abs=1e-3)
+
+
 def test_a_head_is_added_and_all_else_of_the_bundle_stays(
     tmp_path: Path, config_of: ConfigOf, trained: Path, sourced: tuple[Path, Path]
 ) -> None:

@@ -129,7 +129,8 @@ def _calibration(calibration: CalibrationInfo) -> str:
     if calibration.heads:
         fitted = ", ".join(
             f"{name} (scale {head.scale:.3f}, shift {head.shift:.3f}"
-            f"{f', lexical overlap {head.lexical_overlap:.3f}' if head.lexical_overlap else ''})"
+            f"{f', lexical overlap {head.lexical_overlap:.3f}' if head.lexical_overlap else ''}"
+            f"{f', similarity {head.similarity:.3f}' if head.similarity else ''})"
             for name, head in sorted(calibration.heads.items())
         )
         parts.append(f"Platt scaling, folded into the weights, of {fitted}")

@@ -257,11 +257,11 @@ def calibrate(
     """
     if thresholds_only and report is not None:
         raise typer.BadParameter("--report needs fitted probabilities; drop --thresholds-only")
-    maps = (choices.heads, choices.level, choices.lexical_overlap)
-    if choices.keep_layer and (thresholds_only or maps != ((), "sentence", False)):
+    maps = (choices.heads, choices.level, choices.weighed)
+    if choices.keep_layer and (thresholds_only or maps != ((), "sentence", ())):
         raise typer.BadParameter(
-            "--keep-layer fits no map; drop --thresholds-only, --head, --support-level and "
-            "--lexical-overlap"
+            "--keep-layer fits no map; drop --thresholds-only, --head, --support-level, "
+            "--lexical-overlap and --similarity"
         )
     if backend is not None and not thresholds_only:
         raise typer.BadParameter(

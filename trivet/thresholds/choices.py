@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from trivet.model.architecture import HeadName
 from trivet.settings import FALSE_ALARMS, Setting
 
 Level = Literal["sentence", "response", "both"]
 Weighing = Literal["example", "sentence"]
+Weighed = Literal["lexical_overlap", "similarity"]  # of a context sentence, beside its logits
+WEIGHED: tuple[Weighed, ...] = get_args(Weighed)
 
 
 class CalibratedHead(StrEnum):
@@ -65,3 +67,15 @@ class Choices:
             "(relevance) or the response (utilization)."
         ),
     ] = False
+    similarity: Annotated[
+        bool,
+        Setting(
+            "Also weigh the similarity of question and context sentence, by the states of the "
+            "evidence head, in relevance."
+        ),
+    ] = False
+
+    @property
+    def weighed(self) -> tuple[Weighed, ...]:
+        """What gets a weight of its own in the maps."""
+        return tuple(name for name in WEIGHED if getattr(self, name))

@@ -6,11 +6,12 @@ whose probability is that of their weakest part or parts.
 
 The map of a logit z is Platt's: scale * z + shift. Of the support head's three logits all are
 scaled, the shift is entailment's, and z is entailment against the other two. The map of a context
-head may also have a weight of lexical overlap (``data.lexical_overlap``): scale * z + shift +
-weight * overlap. Support has a layer over its sentences as well (``model.aggregate``), fitted by
-the likelihood of labelled sentences, with a prior on the layer that changes nothing: support may
-rise with the lexical overlap alone; words and values that the contexts lack never raise it, however
-the rows of a small source happen to fall.
+head may also weigh lexical overlap (``data.lexical_overlap``), and that of relevance the similarity
+of question and sentence: scale * z + shift + weight * overlap + weight * similarity. Support has a
+layer over its sentences as well (``model.aggregate``), fitted by the likelihood of labelled
+sentences, with a prior on the layer that changes nothing: support may rise with the lexical overlap
+alone; words and values that the contexts lack never raise it, however the rows of a small source
+happen to fall.
 
 Few labels are easily separated, and then their likelihood grows with the scale without end. So
 labels are smoothed as by Platt (1999, "Probabilistic outputs for support vector machines", section
@@ -25,7 +26,7 @@ Letters are those of ``joining``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ from trivet.measures.best_threshold import DEFAULT_THRESHOLD, best_threshold
 from trivet.measures.curves import BoolArray, FloatArray
 from trivet.model.aggregate import NO_LAYER, SentenceLayer, logits_of
 from trivet.model.architecture import Reduction
-from trivet.thresholds.choices import Level, Weighing
+from trivet.thresholds.choices import WEIGHED, Level, Weighed, Weighing
 from trivet.thresholds.joining import HeadLogits, Probabilities, join_logits, sigmoid
 
 if TYPE_CHECKING:  # loaded late: thresholds alone need no torch
@@ -57,11 +58,12 @@ _LAYER_SPREADS, _LEAST_SCALE = (0.5, 5.0, 1.0), 0.05
 
 @dataclass(frozen=True)
 class LinearMap:
-    """scale * z + shift + lexical_overlap * overlap of the token's sentence; scale > 0."""
+    """scale * z + shift, and weights times what is known of the token's sentence; scale > 0."""
 
     scale: float = 1.0
     shift: float = 0.0
     lexical_overlap: float = 0.0
+    similarity: float = 0.0
     layer: SentenceLayer = NO_LAYER
 
 
@@ -75,8 +77,8 @@ def probabilities(
     import torch
 
     margins = _margins(head, found.scale) + found.shift
-    if head.lexical_overlap is not None:
-        margins = margins + found.lexical_overlap * torch.from_numpy(head.lexical_overlap)
+    for name, values in _known(head, WEIGHED).items():
+        margins = margins + getattr(found, name) * torch.from_numpy(values)
     joined = join_logits(head, margins, faithfulness, found.layer)
     return Probabilities(*(each.numpy() for each in joined))
 
@@ -89,12 +91,12 @@ def fit(
     level: Level = "sentence",
     faithfulness: Reduction = "weakest_sentence",
     weighing: Weighing = "example",
-    lexical_overlap: bool = False,
+    weighed: Collection[Weighed] = (),
 ) -> LinearMap:
     """Return the map of maximum likelihood over some examples, by default all.
 
     A level without labels is replaced by the other one; ``both`` weighs them equally. ``what`` is
-    the name of the head in messages, ``lexical_overlap`` adds its weight.
+    the name of the head in messages; ``weighed`` is what gets a weight, where the head knows it.
 
     Raises:
         DataError: Labels of a class are missing, or labels and logits are not positively related.
@@ -123,9 +125,13 @@ def fit(
             total = total - share @ likelihood / len(smooth)
         return total
 
-    overlap = head.lexical_overlap if lexical_overlap else None
     count = max(float(weight.sum()) for *_, weight in terms)
-    return _fit_linear(head, loss, what, overlap, count)
+    return _fit_linear(head, loss, what, _known(head, weighed), count)
+
+
+def _known(head: HeadLogits, names: Collection[Weighed]) -> dict[Weighed, FloatArray]:
+    values = {name: getattr(head, name) for name in names}
+    return {name: each for name, each in values.items() if each is not None}
 
 
 def minimize(
@@ -175,7 +181,7 @@ def _smoothed(truth: BoolArray, weight: FloatArray) -> FloatArray:
 
 
 def _fit_linear(
-    head: HeadLogits, loss: _Loss, what: str, overlap: FloatArray | None, count: float
+    head: HeadLogits, loss: _Loss, what: str, weighed: Mapping[Weighed, FloatArray], count: float
 ) -> LinearMap:
     import torch
 
@@ -191,12 +197,12 @@ def _fit_linear(
     def objective(values: Tensor) -> Tensor:
         scale, shift = read(values)
         margins = _margins(head, scale) + shift
-        if overlap is not None:
-            margins = margins + values[-1] * torch.from_numpy(overlap)
+        for weight, known in zip(values[2:], weighed.values(), strict=True):
+            margins = margins + weight * torch.from_numpy(known)
         far = ((scale - 1) / _SCALE_SPREAD) ** 2 + (values[1:] / _OTHER_SPREAD).square().sum()
         return loss(margins) + far / (2 * count)
 
-    start = np.zeros(2 + (overlap is not None))
+    start = np.zeros(2 + len(weighed))
     start[0] = np.log(spread)  # the map that changes nothing
     found = minimize(objective, start)
     if (fitted := float(np.exp(found[0]))) < _LEAST_SPREAD:
@@ -205,7 +211,7 @@ def _fit_linear(
             f"spread is {fitted:.3f}); not fitted"
         )
     scale, shift = map(float, read(torch.from_numpy(found)))
-    return LinearMap(scale, shift, 0.0 if overlap is None else float(found[-1]))
+    return LinearMap(scale, shift, **dict(zip(weighed, found[2:].tolist(), strict=True)))
 
 
 def _margins(head: HeadLogits, scale: Tensor | float = 1.0) -> Tensor:
@@ -315,7 +321,7 @@ def choose_sources(pairs: HeadLogits, old: EvidenceInfo | None = None) -> Eviden
     Without labels of both kinds the old map is kept, or the identity.
     """
     try:
-        found = fit(pairs, what="evidence", lexical_overlap=True)
+        found = fit(pairs, what="evidence", weighed=["lexical_overlap"])
     except DataError as error:
         logger.warning("%s; the sources are not calibrated", error)
         return old or EvidenceInfo(scale=1.0, shift=0.0, threshold=DEFAULT_THRESHOLD)

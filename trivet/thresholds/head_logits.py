@@ -19,7 +19,7 @@ from trivet.labelled.labels import evidence_labels
 from trivet.measures.curves import FloatArray
 from trivet.measures.predictions import touched_sentences
 from trivet.model.architecture import HEAD_NAMES, HeadName
-from trivet.model.rag_model import RagModel, TokenLogits
+from trivet.model.rag_model import RagModel, TokenLogits, question_similarity
 from trivet.records import ContextSpan, Labels, Span
 from trivet.thresholds.joining import HeadLogits
 
@@ -39,6 +39,7 @@ class _Row:
     sentence: IntArray
     truth: FloatArray
     lexical_overlap: FloatArray
+    similarity: FloatArray | None = None  # of relevance alone
     features: FloatArray | None = None  # of sentences, of support alone
     has_claim: BoolArray | None = None  # likewise
 
@@ -78,7 +79,8 @@ def _read(
     model: RagModel, item: Item, pad: int, call_windows: int, heads: Collection[HeadName]
 ) -> dict[HeadName, _Row]:
     pairs = evidence_labels(item.labelled, item.tokenized)
-    asked = [name for name in heads if name != "evidence" or (pairs >= 0).any()]
+    compared = "relevance" in heads or (pairs >= 0).any()
+    asked = [name for name in heads if name != "evidence" or compared]
     windows, is_evidence, *_ = collate_items([item], pad)
     logits = read_logits(model, windows[:3], call_windows, asked) if asked else {}
     read, layout, labels = item.tokenized, item.layout, item.labelled.labels
@@ -110,13 +112,19 @@ def _read(
         if name not in logits:
             continue
         overlap = overlap[0, : len(context_at)]
+        known = model.with_overlap(name, logits[name], context_at, overlap)
+        similarity = None
+        if name == "relevance" and "evidence" in logits:
+            similarity = question_similarity(logits["evidence"], *windows[1:3], context_at)
+            known = known + model.similarity * similarity
         found[name] = _Row(
-            logits=model.with_overlap(name, logits[name], context_at, overlap).numpy(),
+            logits=known.numpy(),
             copies=np.ones(len(context_at), dtype=np.int64),
             is_evidence=np.zeros(len(context_at), dtype=np.bool_),
             sentence=read.context_sentence,
             truth=_marked(read.context_sentence_spans, spans),
             lexical_overlap=overlap.numpy().astype(np.float64),
+            similarity=None if similarity is None else similarity.numpy().astype(np.float64),
         )
     if "evidence" in heads:
         found["evidence"] = _pair_row(item, pairs, logits.get("evidence"))
@@ -172,6 +180,7 @@ def _together(rows: Sequence[_Row], verdict: FloatArray, weight: FloatArray) -> 
         verdict=verdict,
         weight=weight,
         lexical_overlap=np.concatenate([row.lexical_overlap for row in rows]),
+        similarity=_stacked([row.similarity for row in rows]),
         is_evidence=is_evidence if is_evidence.any() else None,
         features=_stacked([row.features for row in rows]),
         has_claim=_stacked([row.has_claim for row in rows]),

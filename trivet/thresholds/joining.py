@@ -33,6 +33,7 @@ class HeadLogits:
     verdict: FloatArray  # labels of responses: 1, 0 or NaN; all NaN for context heads [B]
     weight: FloatArray  # of examples [B]
     lexical_overlap: FloatArray | None = None  # of each copy's sentence [M]; None where unknown
+    similarity: FloatArray | None = None  # logits of question and sentence [M]; likewise
     is_evidence: BoolArray | None = None  # copies in evidence windows [M]; None if there are none
     features: FloatArray | None = None  # of sentences (``data.sentence_features``) [S, F]; support
     has_claim: BoolArray | None = None  # of sentences [S]; None if all have
@@ -51,6 +52,7 @@ class HeadLogits:
             verdict=self.verdict[rows],
             weight=self.weight[rows],
             lexical_overlap=_some(self.lexical_overlap, copies),
+            similarity=_some(self.similarity, copies),
             is_evidence=_some(self.is_evidence, copies),
             features=_some(self.features, sentences),
             has_claim=_some(self.has_claim, sentences),

@@ -18,6 +18,7 @@ from trivet.errors import DataError
 from trivet.model.architecture import HeadName
 from trivet.report.pages import Section, render_page
 from trivet.report.plots import reliability_svg
+from trivet.thresholds.choices import WEIGHED
 from trivet.thresholds.choose import ChosenThresholds
 from trivet.thresholds.cross_fitting import HeadReport
 from trivet.thresholds.fit import LinearMap
@@ -148,8 +149,8 @@ def _map_words(report: HeadReport) -> str:
     words = "unchanged"
     if found is not None:
         words = f"scale {found.scale:.3f}, shift {found.shift:.3f}"
-        if found.lexical_overlap:
-            words += f", lexical overlap {found.lexical_overlap:.3f}"
+        for name in (each for each in WEIGHED if getattr(found, each)):
+            words += f", {name.replace('_', ' ')} {getattr(found, name):.3f}"
         if found.layer.weights:
             words += f", layer: scale {found.layer.scale:.3f}, shift {found.layer.shift:.3f}"
     return f"{words} ({report.note})" if report.note else words
@@ -182,7 +183,7 @@ def describe(
         heads[name] = PlattInfo(
             scale=found.scale * one.scale,
             shift=found.scale * one.shift + found.shift,
-            lexical_overlap=found.scale * one.lexical_overlap + found.lexical_overlap,
+            **{name: found.scale * getattr(one, name) + getattr(found, name) for name in WEIGHED},
         )
     errors = dict(old.errors)
     for report in reports:
