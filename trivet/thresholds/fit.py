@@ -77,7 +77,7 @@ def probabilities(
     import torch
 
     margins = _margins(head, found.scale) + found.shift
-    for name, values in _known(head, WEIGHED).items():
+    for name, values in _weighed(head, WEIGHED).items():
         margins = margins + getattr(found, name) * torch.from_numpy(values)
     joined = join_logits(head, margins, faithfulness, found.layer)
     return Probabilities(*(each.numpy() for each in joined))
@@ -126,10 +126,10 @@ def fit(
         return total
 
     count = max(float(weight.sum()) for *_, weight in terms)
-    return _fit_linear(head, loss, what, _known(head, weighed), count)
+    return _fit_linear(head, loss, what, _weighed(head, weighed), count)
 
 
-def _known(head: HeadLogits, names: Collection[Weighed]) -> dict[Weighed, FloatArray]:
+def _weighed(head: HeadLogits, names: Collection[Weighed]) -> dict[Weighed, FloatArray]:
     values = {name: getattr(head, name) for name in names}
     return {name: each for name, each in values.items() if each is not None}
 
