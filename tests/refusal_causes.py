@@ -53,9 +53,9 @@ def no_onnx(patch: pytest.MonkeyPatch) -> None:
     give(patch, onnx=None)
 
 
-def no_granian(patch: pytest.MonkeyPatch) -> None:
+def no_fastapi(patch: pytest.MonkeyPatch) -> None:
     forget(patch, "trivet.serve.http.process", "trivet.serve.http.running_server")
-    give(patch, granian__constants=None)
+    give(patch, fastapi=None)
 
 
 def diverging(patch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ STATES: dict[str, Callable[[pytest.MonkeyPatch], object]] = {
     "a failing cell": failing_cell,
     "no better model": no_better_model,
     "no onnx": no_onnx,
-    "no granian": no_granian,
+    "no fastapi": no_fastapi,
     "no TensorRT": lambda patch: give(patch, tensorrt=None, tensorrt_lean=None),
     "no key": lambda patch: patch.delenv("OPENAI_API_KEY"),
     "a taken port": lambda patch: patch.setattr(

@@ -117,7 +117,7 @@ COMMANDS: list[tuple[Any, ...]] = [
     (2, "serve --canary nan", "'--canary': must be a finite number"),
     (2, "serve --grace -1", "'--grace': must be at least 0"),
     (2, "serve --timeout-ms 90000", "trivet: --timeout-ms (90000) must not exceed"),
-    (2, "serve --port 0", "pip install -c constraints.txt '.[serve]'", "no granian"),
+    (2, "serve --port 0", "pip install -c constraints.txt '.[serve]'", "no fastapi"),
     (3, "evaluate rows.jsonl --bundle spoilt", "tokenizer.json"),
     (3, "info --bundle spoilt", "tokenizer.json"),
     (3, "info spoilt", "tokenizer.json"),
@@ -204,7 +204,7 @@ TURN = {"role": "user", "content": "When?"}
 
 # Status, error type, route, body, words of the message, and the state of the server if it is to
 # blame. Left to other tests in serve/http: 408, a body that stalls, and 431, headers beyond the
-# limits, which has no body (test_granian_server.py); 499, a client that hung up, and 422 of the
+# limits, which has no body (test_http_server.py); 499, a client that hung up, and 422 of the
 # type window (test_errors.py).
 REQUESTS: list[tuple[Any, ...]] = [
     (400, "invalid_json", EVALUATE, b"{", "not valid JSON"),

@@ -18,8 +18,9 @@ import trivet
 from trivet.client import requester
 from trivet.errors import ExampleError
 from trivet.records import RagExample
+from trivet.serve.http.http_server import bind
 from trivet.serve.http.keys import KeyRing
-from trivet.serve.http.running_server import RunningServer, bind
+from trivet.serve.http.running_server import RunningServer
 from trivet.serve.http.settings import ServerSettings
 
 EXAMPLES = [

@@ -12,9 +12,9 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from trivet.serve.http.health import Health
+from trivet.serve.http.http_server import HttpServer, bind
 from trivet.serve.http.metrics import Metrics
 from trivet.serve.http.request_middleware import RequestMiddleware
-from trivet.serve.http.running_server import GranianServer, bind
 from trivet.serve.http.settings import ServerSettings
 
 # Longest time of a test; nothing here takes long.
@@ -40,6 +40,8 @@ class Echo:
         body = b""
         while not self.early:
             message = await receive()
+            if message["type"] == "http.disconnect":
+                return
             body += message.get("body", b"")
             if not message.get("more_body"):
                 self.requests.append((scope["path"], body))
@@ -91,15 +93,15 @@ async def answer(reader: asyncio.StreamReader) -> tuple[int, bytes]:
 
 
 @contextlib.asynccontextmanager
-async def running(*, max_body_pieces: int = 50, **settings: Any) -> AsyncIterator[tuple[int, Echo]]:
+async def running(*, max_body_chunks: int = 50, **settings: Any) -> AsyncIterator[tuple[int, Echo]]:
     """Run a server in front of an ``Echo``, for a limited time; yield its port and the app."""
     echo = Echo()
     chosen = ServerSettings(port=0, **{"max_body_bytes": 10_000, **settings})
     parts: dict[str, Any] = {"health": echo.health, "metrics": Metrics(), "keys": None}
-    guarded = RequestMiddleware(echo, **parts, settings=chosen, max_body_pieces=max_body_pieces)
+    guarded = RequestMiddleware(echo, **parts, settings=chosen, max_body_chunks=max_body_chunks)
     bound = bind("127.0.0.1", 0)
     port = bound.getsockname()[1]
-    server = GranianServer(guarded, bound, chosen)
+    server = HttpServer(guarded, bound, chosen)
     server.start()
     try:
         async with asyncio.timeout(PATIENCE):

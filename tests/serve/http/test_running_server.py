@@ -22,7 +22,8 @@ from trivet.data.windows import Windows
 from trivet.errors import BackendError, ConfigError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs
-from trivet.serve.http.running_server import RunningServer, bind, most_connections, warm_up_examples
+from trivet.serve.http.http_server import bind, most_connections
+from trivet.serve.http.running_server import RunningServer, warm_up_examples
 from trivet.serve.http.settings import ServerSettings
 
 TLS = Path(__file__).parent / "tls"

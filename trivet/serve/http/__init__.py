@@ -1,1 +1,1 @@
-"""The HTTP server; no other package imports Starlette or granian."""  # noqa: A005
+"""The HTTP server; no other package imports FastAPI or uvicorn."""  # noqa: A005

@@ -16,9 +16,7 @@ import math
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
+from fastapi import APIRouter, Request, Response
 from starlette.types import Receive, Scope, Send
 
 from trivet.errors import ExampleError
@@ -27,7 +25,6 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.postprocessing import with_support
 from trivet.records import Evaluation, FailedEvaluation, RagExample, to_json_text
 from trivet.serve.http.errors import failure_error, request_error
-from trivet.serve.http.health import constant_route
 from trivet.serve.http.request_models import (
     ClassifyBody,
     EvaluateBody,
@@ -38,11 +35,17 @@ from trivet.serve.http.request_models import (
     StreamBody,
     context_ids,
     names,
-    parser,
     texts,
 )
 from trivet.serve.http.request_service import RequestService, only
-from trivet.serve.http.response_models import InfoAnswer, RelevanceAnswer
+from trivet.serve.http.response_models import (
+    ClassifyAnswer,
+    InfoAnswer,
+    ManyAnswer,
+    RelevanceAnswer,
+    Verdict,
+)
+from trivet.serve.http.routing import REFUSALS, add_get
 from trivet.serve.http.settings import ServerSettings
 
 logger = logging.getLogger(__name__)
@@ -50,12 +53,26 @@ logger = logging.getLogger(__name__)
 _LABEL = "hallucinated"  # of a gateway's span without a category
 
 
-def v1_routes(service: RequestService, info: InfoAnswer) -> list[Route]:
-    """Return the routes of ``/v1``; ``info`` is the answer of ``/v1/info``."""
-    parse_evaluate, parse_relevance = parser(EvaluateBody), parser(RelevanceBody)
+def add_v1_routes(router: APIRouter, service: RequestService, info: InfoAnswer) -> None:
+    """Add the routes of ``/v1``; ``info`` is the answer of ``/v1/info``."""
+    info_text = to_json_text(info.model_dump(mode="json"))
 
-    async def evaluate(request: Request) -> Response:
-        body = await service.read(request, parse_evaluate)
+    async def show_info(request: Request) -> Response:
+        return Response(info_text, media_type="application/json")
+
+    add_get(
+        *(router, "/v1/info", show_info, "Describe the model, the backend and the limits."),
+        response_model=InfoAnswer,
+    )
+
+    @router.post("/v1/evaluate", response_model=Verdict | ManyAnswer, responses=REFUSALS)
+    async def evaluate(request: Request, body: EvaluateBody) -> Response:
+        """Evaluate one example or several, or a conversation.
+
+        Offsets count Unicode code points. In a request with several examples, a failed one has an
+        error in its place, and the status is 200; a single failed example is refused. The last
+        answer of a conversation is evaluated as one, with turns=all each as several.
+        """
         many = isinstance(body, EvaluateMany)
         if isinstance(body, EvaluateMany):
             service.check_number(len(body.examples))
@@ -78,8 +95,9 @@ def v1_routes(service: RequestService, info: InfoAnswer) -> list[Route]:
         verdict = only(predictions)
         return await service.respond(predictions, lambda: result_fields(verdict, ids[0]))
 
-    async def relevance(request: Request) -> Response:
-        body = await service.read(request, parse_relevance)
+    @router.post("/v1/relevance", response_model=RelevanceAnswer, responses=REFUSALS)
+    async def relevance(request: Request, body: RelevanceBody) -> Response:
+        """Evaluate the relevance of contexts before an answer is generated."""
         passages, named = texts(body.contexts), names(body.contexts)
         example = RagExample(body.question, passages, "", body.id, context_names=named)
         predictions, verdict = await service.evaluate_one(
@@ -89,16 +107,9 @@ def v1_routes(service: RequestService, info: InfoAnswer) -> list[Route]:
             predictions, lambda: relevance_fields(verdict, context_ids(example))
         )
 
-    return [
-        Route("/v1/evaluate", evaluate, methods=["POST"]),
-        Route("/v1/relevance", relevance, methods=["POST"]),
-        constant_route("/v1/info", info.model_dump(mode="json")),
-    ]
 
-
-def stream_route(service: RequestService, evaluator: Evaluator) -> Route:
-    """Return the route."""
-    parse = parser(StreamBody)
+def add_stream_route(router: APIRouter, service: RequestService, evaluator: Evaluator) -> None:
+    """Add the route of the stream of events."""
 
     def read(body: StreamBody) -> tuple[SentenceReader, list[PendingSentence]]:
         """Tokenize a request and prepare its sentences."""
@@ -123,25 +134,33 @@ def stream_route(service: RequestService, evaluator: Evaluator) -> Route:
             yield _event("verdict", result_fields(only(predictions), context_ids(body.example())))
         yield _event("end", {"start": reader.start})
 
-    async def stream(request: Request) -> Response:
-        body = await service.read(request, parse)
+    @router.post("/v1/stream", response_class=EventStream, responses=REFUSALS)
+    async def stream(request: Request, body: StreamBody) -> Response:
+        """Judge the sentences of an answer while it is written.
+
+        Send the text so far whenever there is more of it. The data of each event is JSON: sentence,
+        one for each sentence that is complete, from start on; verdict, the answer of /v1/evaluate,
+        if the text is complete; end, with the start for the next request; error, with the fields of
+        a refusal, if it fails after the first event.
+        """
         service.check_contexts(body.example())
         made = events(request, body)
         # What is refused before the first event is answered with its status.
-        return _EventStream(await anext(made), made)
-
-    return Route("/v1/stream", stream, methods=["POST"])
+        return EventStream(await anext(made), made)
 
 
-class _EventStream(Response):
+class EventStream(Response):
     """Sends events as they come. Starlette's own would read the messages of ``request_service``."""
 
-    def __init__(self, first: bytes, others: AsyncGenerator[bytes]) -> None:
-        super().__init__(media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+    media_type = "text/event-stream"
+
+    def __init__(self, first: bytes, others: AsyncGenerator[bytes], status_code: int = 200) -> None:
+        super().__init__(status_code=status_code, headers={"Cache-Control": "no-store"})
         del self.headers["content-length"]
         self._first, self._others = first, others
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events."""
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(start)
         async with contextlib.aclosing(self._events(scope)) as events:
@@ -171,13 +190,20 @@ def _event(kind: str, fields: dict[str, Any]) -> bytes:
     return f"event: {kind}\ndata: {to_json_text(fields)}\n\n".encode()
 
 
-def gateway_route(service: RequestService, evaluator: Evaluator, settings: ServerSettings) -> Route:
-    """Return the route; its answers name the bundle as their model."""
-    parse, model = parser(ClassifyBody), evaluator.bundle.info.name
+def add_gateway_route(
+    router: APIRouter, service: RequestService, evaluator: Evaluator, settings: ServerSettings
+) -> None:
+    """Add the route for gateways; its answers name the bundle as their model."""
+    model = evaluator.bundle.info.name
     thresholds = evaluator.bundle.info.thresholds
 
-    async def classify(request: Request) -> Response:
-        body: ClassifyBody = await service.read(request, parse)
+    @router.post("/classify", response_model=ClassifyAnswer, responses=REFUSALS)
+    async def classify(request: Request, body: ClassifyBody) -> Response:
+        """Return unsupported spans to a gateway, by the contract token_spans.v1.
+
+        Offsets count Unicode code points of inputs. A context that is one text is cut into passages
+        at its blank lines.
+        """
         with_support(thresholds, "answers")  # no spans would mean that all is supported
         contexts = texts(body.parameters.context)
         if len(contexts) == 1:
@@ -185,8 +211,6 @@ def gateway_route(service: RequestService, evaluator: Evaluator, settings: Serve
         example = RagExample(body.parameters.question, contexts, body.inputs)
         predictions, verdict = await service.evaluate_one(request, example, body.parameters)
         return await service.respond(predictions, lambda: _spans(verdict, body.inputs, model))
-
-    return Route("/classify", classify, methods=["POST"])
 
 
 def passages(text: str, most: int) -> tuple[str, ...]:

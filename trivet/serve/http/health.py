@@ -10,17 +10,17 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
 
+from fastapi import APIRouter, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from trivet.records import FailedEvaluation, RagExample, to_json_text
-from trivet.serve.http.errors import RequestError
+from trivet.serve.http.errors import STATUSES, RequestError
 from trivet.serve.http.metrics import Metrics
+from trivet.serve.http.response_models import ErrorAnswer, HealthAnswer
+from trivet.serve.http.routing import add_get
 from trivet.serve.scheduling.batched_request import Draining, Expired, Overloaded
 from trivet.serve.scheduling.batcher import Batcher
 
@@ -155,32 +155,29 @@ async def _evaluate_canary(batcher: Batcher) -> str | None:
     return None
 
 
-def health_routes(health: Health, metrics: Metrics) -> list[Route]:
-    """Return the probes of ``/health``, and ``/metrics``."""
+def add_health_routes(
+    public: APIRouter, router: APIRouter, health: Health, metrics: Metrics
+) -> None:
+    """Add the probes of ``/health``, which need no key, and ``/metrics``."""
 
     async def show_metrics(request: Request) -> Response:
         return Response(await run_in_threadpool(metrics.page), media_type=CONTENT_TYPE_LATEST)
 
-    return [
-        probe_route("/health/live", health.live, {"status": "live"}),
-        probe_route("/health/ready", health.ready, {"status": "ready"}),
-        Route("/metrics", show_metrics, methods=["GET"]),
-    ]
+    def probe(path: str, fault_of: Callable[[], str | None], state: str, summary: str) -> None:
+        text = to_json_text({"status": state})
 
+        async def respond(request: Request) -> Response:
+            fault = fault_of()
+            if fault is not None:
+                raise RequestError("unhealthy", fault)
+            return Response(text, media_type="application/json")
 
-def probe_route(path: str, probe: Callable[[], str | None], answer: dict[str, Any]) -> Route:
-    """Return a route that answers 200 with ``answer``, or 503 with the fault from ``probe``."""
-    text = to_json_text(answer)
+        unhealthy = {STATUSES["unhealthy"]: {"model": ErrorAnswer}}
+        add_get(public, path, respond, summary, response_model=HealthAnswer, responses=unhealthy)
 
-    async def respond(request: Request) -> Response:
-        fault = probe()
-        if fault is not None:
-            raise RequestError("unhealthy", fault)
-        return Response(text, media_type="application/json")
-
-    return Route(path, respond, methods=["GET"])
-
-
-def constant_route(path: str, answer: dict[str, Any]) -> Route:
-    """Return a route that always answers the same."""
-    return probe_route(path, lambda: None, answer)
+    probe("/health/live", health.live, "live", "Liveness probe; 503 means restart the process.")
+    ready = "Readiness probe; 503 while the server starts, drains or fails."
+    probe("/health/ready", health.ready, "ready", ready)
+    add_get(
+        router, "/metrics", show_metrics, "Prometheus metrics.", response_class=PlainTextResponse
+    )

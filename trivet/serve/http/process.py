@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 from trivet.errors import ConfigError
 from trivet.evaluation.evaluator import Evaluator
+from trivet.serve.http.http_server import bind
 from trivet.serve.http.keys import KeyRing
-from trivet.serve.http.running_server import RunningServer, bind
+from trivet.serve.http.running_server import RunningServer
 from trivet.serve.http.settings import ServerSettings
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def _stop_on_signals(stopping: asyncio.Event) -> None:
 def _exit_now(code: int) -> NoReturn:
     """End the process without waiting for its threads.
 
-    A backend call may hang, and granian's threads may crash while the interpreter shuts down.
+    A backend call may hang.
     """
     logging.shutdown()
     sys.stdout.flush()

@@ -1,6 +1,5 @@
 """Everything around a route: request id, API key, limits of the body, error responses, logs.
 
-granian limits headers and connections; other kinds of slow connections are left to a reverse proxy.
 A log line never has a request's text or key, and an exception is logged by its type and place
 alone: its message may quote a request.
 """
@@ -25,6 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trivet.serve.http.errors import RequestError, error_response, request_error
 from trivet.serve.http.health import PROBES, PUBLIC, Health
+from trivet.serve.http.http_server import CHUNKS
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.metrics import Metrics
 from trivet.serve.http.settings import LogFormat, ServerSettings
@@ -50,11 +50,11 @@ class RequestMiddleware:
         metrics: Metrics,
         keys: KeyRing | None,
         settings: ServerSettings,
-        max_body_pieces: int = 16_384,
+        max_body_chunks: int = 16_384,
     ) -> None:
         """Wrap an app; without ``keys`` every client is allowed.
 
-        A body has at most ``max_body_pieces`` chunks: each costs time, however small.
+        A body has at most ``max_body_chunks`` chunks: each costs time, however small.
         """
         self._app = app
         self._health = health
@@ -62,7 +62,7 @@ class RequestMiddleware:
         self._keys = keys
         self._max_bytes = settings.max_body_bytes
         self._body_seconds = settings.body_timeout_seconds
-        self._max_pieces = max_body_pieces
+        self._max_chunks = max_body_chunks
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -73,11 +73,12 @@ class RequestMiddleware:
         state = scope.setdefault("state", {})
         state["request_id"], state["began"] = request_id, began
         deadline = asyncio.get_running_loop().time() + self._body_seconds
-        status = size = pieces = 0
+        status = size = 0
         complete = False
+        has_body = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
 
         async def receive_within_limits() -> Message:
-            nonlocal size, pieces, complete
+            nonlocal size, complete
             if complete:
                 return await receive()
             try:
@@ -86,15 +87,11 @@ class RequestMiddleware:
             except TimeoutError:
                 fault = f"the request's body took longer than {self._body_seconds:g} s"
                 raise RequestError("timeout_reading", fault) from None
-            if message["type"] == "http.disconnect" and "transfer-encoding" in headers:
-                # granian reports a malformed chunk as a disconnect.
-                raise RequestError("malformed", "a chunk of the body is malformed")
             size += len(message.get("body", b""))
-            pieces += 1
             if size > self._max_bytes:
                 raise self._too_large(f"the body has at least {size} bytes")
-            if pieces > self._max_pieces:
-                fault = f"the body comes in more than {self._max_pieces} chunks"
+            if state.get(CHUNKS, 0) > self._max_chunks:
+                fault = f"the body comes in more than {self._max_chunks} chunks"
                 raise RequestError("too_large", fault)
             complete = not message.get("more_body")
             return message
@@ -107,8 +104,8 @@ class RequestMiddleware:
                 added["X-Request-Id"] = request_id
                 added["X-Content-Type-Options"] = "nosniff"
                 added["Server"] = "trivet"
-                if self._health.draining:
-                    added["Connection"] = "close"
+                if self._health.draining or (has_body and not complete):
+                    added["Connection"] = "close"  # the rest of a body is not read
             await send(message)
 
         try:
@@ -118,8 +115,6 @@ class RequestMiddleware:
             if status:
                 logger.error("request %s failed", request_id, exc_info=error)
                 raise  # part of the response is sent: the connection must break
-            # Nothing here may keep the exception: a reference cycle would keep ``receive``, and as
-            # long as that lives granian leaves the connection open.
             await self._refusal(error, request_id)(scope, receive, send_with_headers)
         finally:
             route = getattr(scope.get("route"), "path", _NO_ROUTE)
@@ -140,7 +135,7 @@ class RequestMiddleware:
         if keys is not None and not keys.accepts(headers.get("authorization")):
             message = "an API key is required: send the header Authorization: Bearer KEY"
             raise RequestError("unauthorized", message, {"WWW-Authenticate": "Bearer"})
-        length = headers.get("content-length")  # granian has refused what is not a number
+        length = headers.get("content-length")  # the parser has refused what is not a number
         if length is not None and int(length) > self._max_bytes:
             raise self._too_large(f"the body has {int(length)} bytes")
 
@@ -164,13 +159,19 @@ def framing_fault(version: str, headers: Sequence[tuple[bytes, bytes]]) -> str:
     values: dict[bytes, list[bytes]] = {}
     for name, value in headers:
         values.setdefault(name, []).append(value)
-    is_old = version != "1.1"  # granian says "1" for 1.0
-    hosts = values.get(b"host", [])  # granian adds an empty one where it is missing
+    if version not in ("1.0", "1.1"):
+        return "this server speaks HTTP/1.1"
+    is_old = version == "1.0"
+    hosts = values.get(b"host", [])
     if len(hosts) > 1 or (not is_old and hosts in ([], [b""])):
         return "there must be one Host header"
     codings = values.get(b"transfer-encoding", [])
-    if codings and (is_old or [coding.lower() for coding in codings] != [b"chunked"]):
-        return "the only Transfer-Encoding is chunked, in HTTP/1.1"
+    if codings and (
+        is_old
+        or b"content-length" in values
+        or [coding.lower() for coding in codings] != [b"chunked"]
+    ):
+        return "the only Transfer-Encoding is chunked, in HTTP/1.1 and without Content-Length"
     if b"upgrade" in values and (codings or values.get(b"content-length", [b"0"]) != [b"0"]):
         return "a body cannot come with an Upgrade header; send HTTP/1.1 without it"
     return ""

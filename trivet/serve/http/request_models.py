@@ -159,6 +159,16 @@ _RESPONSE = _named(FIELD_NAMES["response"], "Generated answer; empty for relevan
 class ExampleBody(Body):
     """A question, the passages retrieved for it, and the answer."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "question": "When was the mill built?",
+                "contexts": ["The mill was built in 1817. It is made of stone."],
+                "response": "It was built in 1871.",
+            }
+        }
+    )
+
     question: str = _QUESTION
     contexts: Contexts = _CONTEXTS
     response: str = _RESPONSE

@@ -1,43 +1,34 @@
-"""A server from its evaluator to its socket: app, start, warm-up, answers, draining.
-
-The HTTP protocol is that of granian's embedded server.
-"""
+"""A server from its evaluator to its socket: app, start, warm-up, answers, draining."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import logging
-import resource
 import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from granian.constants import HTTPModes, Interfaces, SSLProtocols
-from granian.http import HTTP1Settings
-from granian.net import SocketHolder  # type: ignore[attr-defined]
-from granian.server.embed import Server
-from starlette.applications import Starlette
+from fastapi import APIRouter, FastAPI, Request, Response, Security
+from fastapi.middleware import Middleware
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.types import ASGIApp
 
 import trivet
-from trivet.errors import BackendError, ConfigError
+from trivet.errors import BackendError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import FailedEvaluation, RagExample
-from trivet.serve.http.evaluation_routes import gateway_route, stream_route, v1_routes
-from trivet.serve.http.health import CANARY, Health, health_routes
+from trivet.serve.http.evaluation_routes import add_gateway_route, add_stream_route, add_v1_routes
+from trivet.serve.http.health import CANARY, Health, add_health_routes
+from trivet.serve.http.http_server import HttpServer
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.metrics import Metrics
-from trivet.serve.http.pages import docs_routes, index_route, try_routes
+from trivet.serve.http.pages import add_index_route, add_try_routes
 from trivet.serve.http.request_middleware import RequestMiddleware
 from trivet.serve.http.request_service import RequestService
 from trivet.serve.http.response_models import InfoAnswer
+from trivet.serve.http.routing import route_class
 from trivet.serve.http.settings import ServerSettings
 from trivet.serve.scheduling.batched_request import Overloaded
 from trivet.serve.scheduling.batcher import Batcher
@@ -51,8 +42,6 @@ logger = logging.getLogger(__name__)
 _LAST_SECONDS = 3.0
 _CLOSE_SECONDS = 0.5
 _RETRY_SECONDS = 0.05
-_HEADER_BYTES = 32_768  # of one request; granian also allows at most 100 header lines
-_OTHER_DESCRIPTORS = 64  # files that are not connections: bundle, logs, keys, libraries
 
 
 def build_app(
@@ -63,7 +52,7 @@ def build_app(
     settings: ServerSettings,
     keys: KeyRing | None = None,
     telemetry: Telemetry | None = None,
-) -> Starlette:
+) -> FastAPI:
     """Return the app; the caller starts and stops the batcher in the app's event loop.
 
     Without ``keys`` every client is allowed; without ``telemetry`` no spans are exported.
@@ -76,16 +65,25 @@ def build_app(
     )
     metrics.read_queue_from(batcher.state)
     service = RequestService(batcher, metrics, settings)
-    app = Starlette(
-        routes=[
-            *v1_routes(service, InfoAnswer.of(evaluator, settings)),
-            stream_route(service, evaluator),
-            gateway_route(service, evaluator, settings),
-            *health_routes(health, metrics),
-            *docs_routes(settings),
-            index_route(evaluator.bundle.info.name, settings),
-            *try_routes(service, settings),
-        ],
+    needs_key = [] if keys is None else [Security(HTTPBearer(auto_error=False))]
+    kind = route_class(service)
+    public, router = (
+        APIRouter(route_class=kind),
+        APIRouter(route_class=kind, dependencies=needs_key),
+    )
+    add_v1_routes(router, service, InfoAnswer.of(evaluator, settings))
+    add_stream_route(router, service, evaluator)
+    add_gateway_route(router, service, evaluator, settings)
+    add_health_routes(public, router, health, metrics)
+    add_index_route(public, evaluator.bundle.info.name, settings)
+    add_try_routes(public, router, service, settings)
+    app = FastAPI(
+        title="Trivet",
+        summary="Evaluates RAG answers: faithfulness, relevance, utilization, completeness.",
+        version=trivet.__version__,
+        redoc_url=None,
+        # A redirect would repeat the client's path and lose the body of a POST.
+        redirect_slashes=False,
         middleware=[
             *([] if telemetry is None else [Middleware(telemetry.around)]),
             *([] if settings.cors is None else [_cross_origin(settings.cors)]),
@@ -95,8 +93,8 @@ def build_app(
         ],
         exception_handlers={HTTPException: _raise},
     )
-    # A redirect would repeat the client's path and lose the body of a POST.
-    app.router.redirect_slashes = False
+    app.include_router(public)
+    app.include_router(router)
     return app
 
 
@@ -149,7 +147,7 @@ class RunningServer:
         )
         self._window = evaluator.bundle.info.window.size
         self._workers = evaluator.workers
-        self._http: GranianServer | None = None
+        self._http: HttpServer | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self.url = ""
 
@@ -160,7 +158,7 @@ class RunningServer:
             ConfigError: The certificate cannot be read, or the limit of open files is too low.
             BackendError: The backend fails on a stored example.
         """
-        self._http = GranianServer(self.app, bound, self._settings)
+        self._http = HttpServer(self.app, bound, self._settings)
         self.url = self._http.url
         self._http.start()
         await self.batcher.start()
@@ -207,116 +205,3 @@ def warm_up_examples(window: int) -> list[RagExample]:
     """Return the canary and three longer examples, up to a full window of so many tokens."""
     texts = ["river " * length for length in (window // 4, window // 2, window)]
     return [CANARY, *(RagExample(CANARY.question, (text,), CANARY.response) for text in texts)]
-
-
-class GranianServer(Server):
-    """One listening socket, reached at ``url``, and its connections."""
-
-    def __init__(self, app: ASGIApp, bound: socket.socket, settings: ServerSettings) -> None:
-        """Listen on a socket from ``bind``; the app must turn its exceptions into responses.
-
-        Raises:
-            ConfigError: The certificate or its key cannot be read, or the limit of open files is
-                too low.
-        """
-        most = most_connections(settings.max_connections)
-        host, port = bound.getsockname()[:2]
-        self.url = dataclasses.replace(settings, host=host, port=port).url
-        try:
-            super().__init__(
-                app,
-                address=host,
-                port=port,
-                interface=Interfaces.ASGINL,
-                http=HTTPModes.http1,
-                websockets=False,
-                backlog=max(128, most),
-                backpressure=most,
-                runtime_threads=1,
-                runtime_blocking_threads=1,
-                http1_settings=HTTP1Settings(
-                    header_read_timeout=int(1000 * settings.header_timeout_seconds),
-                    max_buffer_size=_HEADER_BYTES,
-                ),
-                log_enabled=False,
-                ssl_cert=settings.tls_cert,
-                ssl_key=settings.tls_key,
-                ssl_protocol_min=SSLProtocols.tls12,
-            )
-        except OSError as error:  # includes ssl.SSLError
-            raise ConfigError(
-                f"TLS cannot be set up with {settings.tls_cert} and {settings.tls_key}: {error}"
-            ) from error
-        # Accepted connections inherit the options. The timeout drops clients that do not read.
-        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            milliseconds = int(1000 * settings.body_timeout_seconds)
-            bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
-        # From here on the kernel accepts connections; they wait until granian has started.
-        bound.listen(self.backlog)
-        self._bound = bound
-        self._serving: asyncio.Task[None] | None = None
-
-    def _init_shared_socket(self) -> None:
-        # granian's own sockets take IP literals only, share their port, and hide which one it is.
-        self._shd = SocketHolder(self._bound.detach(), False, self.backlog)  # type: ignore
-
-    def start(self) -> None:
-        """Accept connections, in the running event loop."""
-        self._serving = asyncio.create_task(self.serve())
-
-    async def close(self, seconds: float) -> None:
-        """Stop accepting, and wait some seconds for connections in use."""
-        if self._serving is None:
-            self._bound.close()
-            return
-        self.stop()  # type: ignore[no-untyped-call]
-        await asyncio.wait([self._serving], timeout=seconds)
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """Return a bound socket that does not listen yet; port 0 takes a free one.
-
-    Raises:
-        ConfigError: The address does not belong to this machine, or the port is taken.
-    """
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
-        bound = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise ConfigError(f"host {host} is no address of this machine: {error}") from error
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
-    except OSError as error:
-        bound.close()
-        raise ConfigError(
-            f"port {port} of {host} cannot be used: {error.strerror}; give another (--port)"
-        ) from error
-    return bound
-
-
-def most_connections(wanted: int) -> int:
-    """Return how many connections fit the process's limit of open files, raising it if possible.
-
-    Raises:
-        ConfigError: The limit leaves no connection.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + _OTHER_DESCRIPTORS
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if soft == resource.RLIM_INFINITY or soft >= needed:
-        return wanted
-    most = soft - _OTHER_DESCRIPTORS
-    if most < 1:
-        raise ConfigError(
-            f"the process may open {soft} files and needs {_OTHER_DESCRIPTORS} itself; "
-            "raise the limit (ulimit -n)"
-        )
-    logger.warning(
-        "the process may open %d files: at most %d connections, not %d", soft, most, wanted
-    )
-    return most
