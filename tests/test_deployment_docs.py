@@ -264,7 +264,7 @@ def test_every_extra_that_is_named_exists() -> None:
     documents = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     text = "".join(document.read_text(encoding="utf-8") for document in documents)
     named = set(re.findall(r"pip install [^`\n]*'(?:trivet|\.)\[([\w,-]+)\]'", text))
-    assert {"serve", "client", "otel"} <= named
+    assert {"serve", "client", "files"} <= named
     assert {extra for names in named for extra in names.split(",")} <= set(
         PROJECT["optional-dependencies"]
     )

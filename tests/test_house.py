@@ -195,7 +195,7 @@ def test_imports_are_declared() -> None:
                 imported |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
                 imported.add((node.module or "").partition(".")[0])
-    imported -= {*sys.stdlib_module_names, *ADAPTED, "trivet", "tests", "benchmarks"}
+    imported -= {*sys.stdlib_module_names, *ADAPTED, "trivet", "tests", "benchmarks", "research"}
     undeclared = {
         name for name in imported if not declared & names(distributions.get(name, [name]))
     }
