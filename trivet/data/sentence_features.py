@@ -12,15 +12,16 @@ import functools
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from trivet.data.lexical_overlap import Overlaps
+from trivet.data.names import name_key
 from trivet.data.tokenization import FloatArray, TokenizedExample
 from trivet.data.value_words import DEGREES, unit_of
-from trivet.data.values import VALUE_KINDS, Amount, Value, either_half, find_values, name_key
+from trivet.data.values import VALUE_KINDS, Amount, Value, find_values
 from trivet.data.written_forms import CITATION_MARK
 
 ValueStatus = Literal["near", "elsewhere", "nowhere"]
@@ -54,6 +55,7 @@ _FUNCTION_WORDS = frozenset(
     """.split()  # noqa: SIM905 (one word a line would be hard to read)
 )
 _WORDS = re.compile(r"[^\W_]+(?:['’.][^\W_]+)*")
+_HYPHENATED = re.compile(r"[^\W_]+(?:-[^\W_]+)+")
 _SMALL_WORDS = frozenset(("of", "the", "and", "de", "van", "von", "for"))
 _POUND, _STERLING = unit_of("pound"), "pound sterling"  # "5 pounds" may be either
 _SMALL_NUMBERS = {1.0: ("one", "first", "once"), 2.0: ("two", "second", "twice")}
@@ -90,20 +92,16 @@ class ContextValues:
         for sentence, text in enumerate(self._texts, QUESTION):
             for value in find_values(text):
                 if (amount := value.amount) is not None:
-                    own = _Place(amount.magnitude, amount.factor, sentence)
-                    self._amounts[amount.dimension].append(own)
+                    for read in filter(None, (amount, value.other)):
+                        own = _Place(read.magnitude, read.factor, sentence)
+                        self._amounts[amount.dimension].append(own)
                     if amount.dimension:
                         self._amounts["written"].append(_Place(amount.number, 1.0, sentence))
                 elif value.kind == "name" and len(value.parts) > 1:
                     self._initials[_initials(value)].add(sentence)
-                for part in value.parts if value.kind == "time" else ():
-                    self._parts[part].add(sentence)
-                    kind, _, number = part.partition(" ")
-                    if kind == "minute":
-                        for minute in number.split("|"):
-                            self._parts[f"minute {minute}"].add(sentence)
-                            self._parts[either_half(int(minute))].add(sentence)
-                    elif kind == "year":
+                for kind, number in _readings(value):
+                    self._parts[f"{kind} {number}"].add(sentence)
+                    if kind == "year":
                         self._amounts[""].append(_Place(float(number), 1.0, sentence))
                         self._parts[f"decade {number[:-1]}"].add(sentence)
                     elif kind == "day":
@@ -116,7 +114,7 @@ class ContextValues:
         """Sentences of each word, by its key; only names and small numbers need it."""
         found: dict[str, set[int]] = defaultdict(set)
         for sentence, text in enumerate(self._texts, QUESTION):
-            for word in _WORDS.findall(text):
+            for word in (*_WORDS.findall(text), *_HYPHENATED.findall(text)):
                 found[name_key(word)].add(sentence)
         return found
 
@@ -126,16 +124,19 @@ class ContextValues:
         places: list[set[int]]
         if value.amount is not None:
             places = [self._with_amount(value.amount)]
+            if value.other is not None:
+                places = [places[0] | self._with_amount(value.other)]
         elif value.kind == "time":
             places = []
             for part in value.parts:
-                kind, _, number = part.partition(" ")
-                year = Amount("", float(number), 1.0, float(number)) if kind == "year" else None
-                own = self._parts.get(part, set())
+                kind, _, numbers = part.partition(" ")
+                year = Amount("", float(numbers), 1.0, float(numbers)) if kind == "year" else None
+                own = set().union(*(self._parts[f"{kind} {n}"] for n in numbers.split("|")))
                 places.append(own | self._with_amount(year) if year else own)
         else:
             if len(value.parts) > 1:
                 whole = self._words.get(_initials(value), set())
+                whole = whole | self._words.get("".join(value.parts), set())
             else:
                 whole = self._initials.get(value.parts[0], set())
             parts = [part for part in value.parts if part not in _SMALL_WORDS] or value.parts
@@ -180,6 +181,13 @@ class ContextValues:
             if converted or wanted.rough or abs(place.magnitude - magnitude) <= far:
                 found.add(place.sentence)
         return found
+
+
+def _readings(value: Value) -> Iterator[tuple[str, str]]:
+    """Yield each reading of the parts of a time: its kind and number."""
+    for part in value.parts if value.kind == "time" else ():
+        kind, _, numbers = part.partition(" ")
+        yield from ((kind, number) for number in numbers.split("|"))
 
 
 def _initials(value: Value) -> str:

@@ -37,9 +37,10 @@ _TABLE: dict[str, dict[float, str]] = {
         1609.344: "mile miles mi",
     },
     "square metre": {
-        1: "m² sqm",
+        1: "m² m2 sqm",
+        0.092903: "sq.ft sqft",
         1e4: "ha hectare hectares",
-        1e6: "km²",
+        1e6: "km² km2",
         4046.856: "acre acres",
     },
     "gram": {
@@ -55,7 +56,8 @@ _TABLE: dict[str, dict[float, str]] = {
     "litre": {
         1e-3: "ml mL millilitre millilitres milliliter milliliters",
         1e-2: "cl centilitre centilitres",
-        1: "l L litre litres liter liters",
+        1: "l L litre litres liter liters dm³",
+        1e3: "m³ m3",
         0.2366: "cup cups",
         0.4732: "pint pints",
         0.9464: "quart quarts",
@@ -75,7 +77,7 @@ _TABLE: dict[str, dict[float, str]] = {
     "volt": {1: "V volt volts"},
     "hertz": {1: "Hz hertz", 1e3: "kHz", 1e6: "MHz", 1e9: "GHz"},
     "metre per second": {1: "m/s", 1 / 3.6: "km/h kph", 0.44704: "mph"},
-    "ratio": {0.01: "% percent per-cent percentage"},
+    "ratio": {0.01: "% percent per-cent percentage", 1e-4: "bp bps"},
     "dollar": {1: "dollar dollars USD", 0.01: "cent cents"},
     "euro": {1: "euro euros EUR"},
     "pound sterling": {1: "GBP"},
@@ -99,6 +101,9 @@ UNIT_WORDS: dict[str, Unit] = {
     "square feet": Unit("square metre", 0.092903),
     "miles per hour": Unit("metre per second", 0.44704),
     "kilometres per hour": Unit("metre per second", 1 / 3.6),
+    "cubic metres": Unit("litre", 1e3),
+    "cubic meters": Unit("litre", 1e3),
+    "basis points": Unit("ratio", 1e-4),
     "per cent": Unit("ratio", 0.01),
 }
 CURRENCIES: dict[str, str] = {
@@ -123,12 +128,14 @@ TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "nin
 SCALES = {
     **{"hundred": 1e2, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12},
     **{"k": 1e3, "m": 1e6, "mn": 1e6, "b": 1e9, "bn": 1e9, "tn": 1e12, "dozen": 12.0},
+    **{"mm": 1e6, "lakh": 1e5, "crore": 1e7},
 }
 NUMBER_WORDS = {
     **{word: float(number) for number, word in enumerate(ONES)},
     **{word: 10.0 * number for number, word in enumerate(TENS, 2)},
     "dozen": 12.0,
 }
+DECADES = tuple(f"{ten[:-1]}ies" for ten in TENS)
 _ORDINALS = (
     *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"),
     *("tenth", "eleventh"),

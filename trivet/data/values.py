@@ -8,16 +8,15 @@ steps and passages are positions, not facts. The rules are for English.
 from __future__ import annotations
 
 import re
-import unicodedata
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
+from trivet.data.names import Parts, find_names, name_key
 from trivet.data.value_words import (
     CURRENCIES,
     DAYS,
+    DECADES,
     DEGREES,
     FRACTIONS,
     MONTH_NUMBERS,
@@ -36,7 +35,6 @@ from trivet.records import Span
 
 ValueKind = Literal["number", "time", "quantity", "name"]
 VALUE_KINDS: tuple[ValueKind, ...] = ("number", "time", "quantity", "name")
-Parts = tuple[str, ...]
 
 
 class Amount(NamedTuple):
@@ -60,23 +58,35 @@ class Value:
     # those of a date or clock time, such as ``year 1967``, ``day 1-15`` and ``minute 1080`` (or
     # ``minute 360|1080``, of either half of the day), or the words of a name; all must be found
     parts: Parts = ()
+    other: Amount | None = None  # second reading, as 16181 of "16.181"
 
 
 _UNIT = "|".join(re.escape(word) for word in sorted(UNIT_WORDS, key=len, reverse=True))
 _MONTH = rf"(?:{'|'.join(sorted(MONTH_NUMBERS, key=len, reverse=True))})"
 _DAY, _YEAR = r"(?:[0-3]?\d)(?:st|nd|rd|th)?", r"[12]\d{3}"
 _HOURS = ONES[1:13]
+_HALF_OF_DAY = r"[ap]\.m\.|[ap]m\b|in\sthe\s(?:morning|afternoon|evening)\b|at\snight\b"
+# Quarters, fiscal years, decades without their century, and half past six; seldom in a text.
+_RARE = ("quarter", "half past", "0s", "ties", "fy", "q1", "q2", "q3", "q4")  # one is in each
+_RARE_TIME = re.compile(
+    r"\bQ(?P<q>[1-4])\b|\b(?P<nth>first|second|third|fourth|1st|2nd|3rd|4th)[\s-]quarter\b"
+    r"|\bFY\s?['’]?(?P<fiscal>20\d\d|\d\d)\b|(?:(?<=\bthe\s)|(?<=['’]))(?P<tens>[2-9]0)s\b"
+    rf"|\b(?P<ties>{'|'.join(DECADES)})\b"
+    rf"|\b(?P<share>half|quarter)\s(?P<way>past|to)\s(?P<at>1?\d|{'|'.join(_HOURS)})\b"
+    rf"(?:\s(?P<late>{_HALF_OF_DAY}))?",
+    re.IGNORECASE,
+)
 # The first characters are tested at once, else every alternative would be tried everywhere.
 _TIME = re.compile(
-    rf"\b(?=[\d{''.join({word[0] for word in (*MONTH_NUMBERS, *DAYS, *_HOURS)})}])(?:"  # also noon
+    rf"\b(?=[\d{''.join({word[0] for word in (*MONTH_NUMBERS, *DAYS, *_HOURS)})}])(?:"
     rf"(?P<iso>{_YEAR}-[01]\d-[0-3]\d)\b"
     rf"|(?P<slashed>[0-3]?\d[/.][0-3]?\d[/.]{_YEAR})\b"
     rf"|(?P<day1>{_DAY})\s(?:of\s)?(?P<month1>{_MONTH})\b(?:\.?,?\s(?P<year1>{_YEAR})\b)?"
     rf"|(?P<month2>{_MONTH})\b\.?\s(?P<day2>{_DAY})(?!\d)(?:,?\s(?P<year2>{_YEAR})\b)?"
     rf"|(?P<month3>{_MONTH})\b\.?,?\s(?:of\s)?(?P<year3>{_YEAR})\b"
-    r"|(?P<hour>[0-2]?\d)(?:[:.](?P<minute>[0-5]\d))?(?:\s?(?P<half>[ap]\.m\.|[ap]m\b)"
+    rf"|(?P<hour>[0-2]?\d)(?:[:.](?P<minute>[0-5]\d))?(?:\s?(?P<half>{_HALF_OF_DAY})"
     r"|(?=\s?(?:[-–]|to|and)\s?(?P<end>[0-2]?\d)(?:[:.][0-5]\d)?\s?(?P<end_half>[ap]\.?m\b)))"
-    r"|(?P<hour24>[01]?\d|2[0-3]):(?P<minute24>[0-5]\d)(?![\d:])"
+    r"|(?P<hour24>[01]?\d|2[0-3])[:h](?P<minute24>[0-5]\d)(?![\d:])"
     rf"|(?P<clock>1?\d|{'|'.join(_HOURS)})\so['’]clock\b"
     r"|(?P<noon>noon|midnight)\b"
     r"|(?P<decade>[12]\d\d0)s\b"
@@ -85,14 +95,22 @@ _TIME = re.compile(
     rf"|(?P<weekday>{'|'.join(DAYS)})\b)",
     re.IGNORECASE,
 )
-_FIGURE = r"\d{1,3}(?:[,\u00a0\u202f]\d{3})+(?:\.\d{1,9})?|\d{1,18}(?:\.\d{1,9})?"
 _WORD = rf"(?:{'|'.join(sorted(NUMBER_WORDS, key=len, reverse=True))})"
 _ONE = rf"(?:(?:{'|'.join(TENS)})[\s-](?:{'|'.join(ONES[1:10])})|{_WORD})\b"  # below a hundred
 _LARGE = r"(?:dozen|hundred|thousand|million|billion|trillion)\b"
 _WORDS = rf"(?:{_ONE}|a(?=\s{_LARGE}))(?:(?:[\s-]{_LARGE})+(?:\s(?:and\s)?{_ONE})?)*"
 _SCALE = (
-    r"(?:hundred|thousand|million|billion|trillion|[mb]n|tn|k(?![\w'])|(?-i:[MB])(?![\w'/²]|\.\w))"
+    r"(?:hundred|thousand|million|billion|trillion|lakh|crore|[mb]n|tn|k(?![\w'])"
+    r"|(?-i:MM|[MB])(?![\w'/²]|\.\w))"
 )
+_SURE = rf"(?(sign)|(?=\s?(?:{_UNIT}|{_SCALE})(?![\w'])))"  # else it may be two numbers
+_FIGURE = (  # in groups, as in India, as in Europe; with spaces, with a decimal comma, or plain
+    r"\d{1,3}(?:[,'’\u00a0\u2009\u202f]\d{3})+(?:\.\d{1,9})?|\d{1,2}(?:,\d\d)+,\d{3}"
+    rf"|\d{{1,3}}(?:\.\d{{3}})+,\d{{1,9}}|\d{{1,3}}(?:\s\d{{3}})+{_SURE}"
+    rf"|\d{{1,18}},\d{{1,2}}{_SURE}|\d{{1,18}}(?:\.\d{{1,9}})?"
+)
+_POWER = r"\s?[\u00d7x*·]\s?10(?:\^[-\u2212]?\d{1,2}|[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]{1,3})|e[-+]?\d{1,2}\b"
+_EXPONENTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻\u2212", "0123456789--")
 _VULGAR = rf"[{''.join(VULGAR)}]"
 _OVER = r"(?<![\w.,/])(?:1/[2-8]|2/3|3/[48]|[57]/8)(?![\d/])"  # "4/5" is rather a mark
 _HALF = r"\sand\sa\s(?:half|quarter)\b"
@@ -101,7 +119,8 @@ _NAMED = "(?:hour|minute|day|week|month|year|decade|century|mile|kilo)"
 _AMOUNT = re.compile(
     rf"(?=[\d{''.join(VULGAR)}]|{_SIGN})"
     rf"(?:(?P<alone>{_VULGAR}|{_OVER})(?:[\s-]{{0,6}}(?P<unit4>{_UNIT})(?![\w']))?|"
-    rf"(?:(?P<sign>{_SIGN})\s{{0,6}})?(?<![\w.,])(?P<figure>{_FIGURE})(?P<ordinal>st|nd|rd|th)?"
+    rf"(?:(?P<sign>{_SIGN})\s{{0,6}})?(?<![\w.])(?<!\d,)(?P<figure>{_FIGURE})(?P<power>{_POWER})?"
+    rf"(?P<ordinal>st|nd|rd|th)?"
     rf"(?P<vulgar>{_VULGAR}|[\s-]{_OVER}|{_HALF})?(?![.,]?\d)"
     rf"(?:[\s-]{{0,6}}(?P<scale>{_SCALE}))?(?:[\s-]{{0,6}}(?P<unit>{_UNIT})(?![\w']))?)"
     rf"|\b(?=[a{''.join({word[0] for word in (*NUMBER_WORDS, *FRACTIONS, *ORDINALS)})}])(?:"
@@ -123,7 +142,7 @@ _DOTS = str.maketrans("İı", "Ii")  # an "i" for patterns that ignore case, but
 # The number of a list item, a passage or a step is a position, not a fact.
 _POSITION_BEFORE = re.compile(
     r"(?:(?:^|\n)[\s*#>(\[-]*"
-    r"|\b(?:passage|context|document|source|reference|step|figure|fig|table|chapter|section|item)"
+    r"|\b(?:passage|context|document|source|reference|step|figure|fig|table|item)"
     r"s?[\s:#.]*(?:\d+(?:,| and|, and|-) ?)*|[.:;!?]\s+)$|[\[(]$",
     re.IGNORECASE,
 )
@@ -133,24 +152,12 @@ _ROUNDED = re.compile(
     r"|less than|at least|up to|close to|circa|ca\.)|[~≈<>])\s*$",
     re.IGNORECASE,
 )
+_THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}")
+_RATE = re.compile(rf"(?:[\d%$€£¥₹]|\b(?:once|twice|times|{_UNIT}))\s*$", re.IGNORECASE)
+_NTH = dict(zip(("first", "second", "third", "fourth"), ONES[1:5], strict=True))
 _MINUS = re.compile(r"(?:(?<![\w)\]])[-\u2212–]|\bminus\s)$", re.IGNORECASE)
-_BEFORE = 40  # characters before a number or a name that are looked at
-_NAME_WORD = r"(?:(?:[A-Z]\.){2,}[A-Z]?|[A-Z](?:[a-zà-öø-ÿ'’-]+|\.)?[A-Z]?[\wà-öø-ÿ'’&-]*)"
-_NAMES = re.compile(rf"(?<![\w’']){_NAME_WORD}(?:\s(?:(?:of|the|de|van|von|and)\s)?{_NAME_WORD})*")
-_STARTS = re.compile(
-    r"(?:^\s*|[.!?:;\n]['\"”’)\]*]*\s*|[\"“‘(\[*#>|•-]\s*|\n\s*|(?:^|\s)(?:\d{1,3}|[A-Za-z])[.)]\s*)$"
-)
-_NAME_WORDS = re.compile(r"[^\W_]+(?:['’.-][^\W_]+)*")
-_NO_NAMES = frozenset((*MONTH_NUMBERS, *DAYS)).union(
-    """
-    i i'm i'll i'd i've a an the it its he she they we you this that these those there here if
-    when while where what which who how why yes no not and or but so as at by for from in into
-    of on to with passage passages context contexts document documents source sources step note
-    mr mrs ms dr prof st
-    """.split()  # noqa: SIM905 (one word a line would be hard to read)
-)
-_POSSESSIVE = re.compile(r"['’]s$")
-_INFLECTION = re.compile(r"(?<=\w{5})(?:ian|an|ese|ish|ic|[nsaeioy])+$")
+_BEFORE = 40  # characters before a number that are looked at
+_CODE = re.compile(r"(?<![\w.])v?\d+(?:\.\d+){2,}(?!\.?\d)")  # a version or an address
 
 
 def find_values(text: str) -> list[Value]:
@@ -165,11 +172,16 @@ def find_values(text: str) -> list[Value]:
     words = () if digits else _LETTERS.findall(plain.casefold())
     taken = bytearray(len(text))
     found: list[Value] = []
-    if digits or not _TIME_WORDS.isdisjoint(words):
-        for match in _TIME.finditer(plain):
-            start, end = match.span()
+    lower = plain.lower()
+    rare = _RARE_TIME.finditer(plain) if any(map(lower.__contains__, _RARE)) else ()
+    timely = digits or not _TIME_WORDS.isdisjoint(words)
+    times = [(match, _rare_parts(match)) for match in rare]
+    times += [(match, _time_parts(match)) for match in (_TIME.finditer(plain) if timely else ())]
+    for match, parts in times:
+        start, end = match.span()
+        if not any(taken[start:end]):
             taken[start:end] = b"\1" * (end - start)
-            found.append(Value("time", Span(start, end), parts=_time_parts(match)))
+            found.append(Value("time", Span(start, end), parts=parts))
     if digits or not _AMOUNT_WORDS.isdisjoint(words):
         for match in _AMOUNT.finditer(plain):
             start, end = match.span()
@@ -177,8 +189,13 @@ def find_values(text: str) -> list[Value]:
             if amount is not None:
                 taken[start:end] = b"\1" * (end - start)
                 kind: ValueKind = "number" if amount.dimension in ("", "ratio") else "quantity"
-                found.append(Value(kind, Span(start, end), amount))
-    for span, parts in _find_names(text):
+                other = (
+                    _in_thousands(amount) if _THOUSANDS.fullmatch(match["figure"] or "") else None
+                )
+                found.append(Value(kind, Span(start, end), amount, other=other))
+    codes = _CODE.finditer(text) if digits and text.count(".") > 1 else ()
+    names = [*((Span(*m.span()), (name_key(m[0]),)) for m in codes), *find_names(text)]
+    for span, parts in names:
         if not any(taken[span.start : span.end]):
             found.append(Value("name", span, parts=parts))
     return sorted(found, key=attrgetter("span.start"))
@@ -191,7 +208,7 @@ def _time_parts(match: re.Match[str]) -> Parts:
         minute = 60 * hour + int(match["minute"] or 0)
         if match["end"] and int(match["end"]) % 12 < hour:  # "10-2 pm" may begin in the morning
             return (either_half(minute),)
-        return (f"minute {minute + 720 * half.lower().startswith('p')}",)
+        return (f"minute {minute + 720 * _is_late(half)}",)
     if match["hour24"]:
         minute, hour = int(match["minute24"]), int(match["hour24"])
         if match["hour24"][0] != "0" and hour <= 12:
@@ -216,6 +233,9 @@ def _time_parts(match: re.Match[str]) -> Parts:
         first, second, year = re.split(r"[/.]", match["slashed"])
         # Day and month can be told apart only where one is over 12; else either order will do.
         month, day = (first, second) if int(second) > 12 else (second, first)
+        if int(first) <= 12 and int(second) <= 12:
+            both = f"day {int(first)}-{int(second)}|{int(second)}-{int(first)}"
+            return (f"year {int(year)}", both)
     else:
         number = next(number for number in "123" if match[f"month{number}"])
         year, day = match[f"year{number}"] or "", "" if number == "3" else match[f"day{number}"]
@@ -223,6 +243,28 @@ def _time_parts(match: re.Match[str]) -> Parts:
     day = re.sub(r"\D", "", day)
     of_year = f"day {int(month)}-{int(day)}" if day else f"month {int(month)}"
     return (f"year {int(year)}", of_year) if year else (of_year,)
+
+
+def _rare_parts(match: re.Match[str]) -> Parts:
+    """Return the parts of a time that ``_RARE_TIME`` reads."""
+    if match["at"]:
+        past = {"half": 30, "quarter": 15}[match["share"].lower()]
+        at, half = match["at"].casefold(), match["late"]
+        minute = 60 * int(NUMBER_WORDS.get(at) or at)
+        minute = (minute + (past if match["way"].lower() == "past" else -past)) % 720
+        return (f"minute {minute + 720 * _is_late(half)}" if half else either_half(minute),)
+    if match["q"] or match["nth"]:
+        nth = (match["nth"] or match["q"]).casefold()
+        return (f"quarter {nth[0] if nth[0].isdigit() else ONES.index(_NTH[nth])}",)
+    if match["fiscal"]:
+        return (f"year {match['fiscal'] if len(match['fiscal']) == 4 else '20' + match['fiscal']}",)
+    tens = match["tens"] or match["ties"]
+    digit = tens[0] if tens[0].isdigit() else str(DECADES.index(tens.casefold()) + 2)
+    return ("decade " + "|".join(f"{century}{digit}" for century in (18, 19, 20)),)
+
+
+def _is_late(half: str) -> bool:
+    return not half.lower().startswith(("a.m", "am", "in the m"))
 
 
 def either_half(minute: int) -> str:
@@ -236,9 +278,11 @@ def _amount(match: re.Match[str]) -> Amount | None:
     if match["figure"]:
         if not match["sign"] and _is_position(match):
             return None
-        digits = re.sub(r"[,\u00a0\u202f]", "", match["figure"])
-        number, step = float(digits), 10.0 ** -len(digits.partition(".")[2])
+        number, step = _read_figure(match["figure"])
         number += _part(match["vulgar"])
+        if match["power"]:
+            power = re.split(r"10\^?|e", match["power"].casefold())[1].translate(_EXPONENTS)
+            number, step = number * 10.0 ** int(power), step * 10.0 ** int(power)
         if match["scale"]:
             factor = SCALES[match["scale"].casefold()]
             number, step = number * factor, step * factor
@@ -260,6 +304,8 @@ def _amount(match: re.Match[str]) -> Amount | None:
         if number <= 2 and unit is None:  # "one" and "the two" are pronouns
             return None
     elif match["article"]:
+        if _RATE.search(match.string[max(0, match.start() - _BEFORE) : match.start()]):
+            return None  # "four euros an hour"
         number, unit = 1.0 + _part(match["half"]), unit_of(match["unit3"])
     elif match["rank"]:
         number = float(ORDINALS[match["rank"].casefold()])
@@ -277,11 +323,28 @@ def _amount(match: re.Match[str]) -> Amount | None:
     return Amount(unit.dimension, magnitude, step * unit.factor, number, unit.factor, rough)
 
 
+def _read_figure(figure: str) -> tuple[float, float]:
+    """Return the number that a figure writes, and the value of its last digit."""
+    digits = re.sub(r"[\s'’]", "", figure)
+    if re.fullmatch(r"\d+(?:\.\d{3})*,\d{1,2}|\d{1,3}(?:\.\d{3})+,\d+", digits):
+        digits = digits.replace(".", "").replace(",", ".")
+    digits = digits.replace(",", "")
+    return float(digits), 10.0 ** -len(digits.partition(".")[2])
+
+
+def _in_thousands(amount: Amount) -> Amount:
+    """Return an amount with a point that divides thousands."""
+    magnitude, step, number = (1000 * part for part in amount[1:4])
+    return amount._replace(magnitude=magnitude, step=step, number=number)
+
+
 def _is_position(match: re.Match[str]) -> bool:
     start, end = match.span("figure")
     before = _POSITION_BEFORE.search(match.string[max(0, start - _BEFORE) : start])
     if before is None:
         return False
+    if before[0][-1:] in "([" and len(match["figure"]) > 2:
+        return False  # an amount in brackets
     # At the start of a text or sentence a number may be a fact: "330 metres.", "Rooms: 120."
     bare = not before[0].strip(" \t\n*#>([-.:;!?")
     after = _POSITION_AFTER.match(match.string, end)
@@ -311,47 +374,3 @@ def _from_words(text: str) -> float:
         elif word not in ("a", "and"):
             total, part = total + max(part, 1) * SCALES[word], 0.0
     return total + part
-
-
-def _find_names(text: str) -> Iterator[tuple[Span, Parts]]:
-    """Yield the names of a text with the keys of their words, in order.
-
-    A name is a capitalised word inside a sentence, or an acronym. At the start of a sentence such a
-    word is any word, unless the sentence is nothing but a name.
-    """
-    edges: tuple[int, int] | None = None  # first and last letter or digit of the text
-    for match in _NAMES.finditer(text):
-        start, end = match.span()
-        words = [(m[0], start + m.start()) for m in _NAME_WORDS.finditer(match[0])]
-        at_start = bool(words and _STARTS.search(text[max(0, start - _BEFORE) : start]))
-        if at_start and not _is_acronym(words[0][0]):
-            if len(words) > 1 and edges is None:
-                known = [place for place, letter in enumerate(text) if letter.isalnum()]
-                edges = known[0], known[-1]
-            alone = edges is not None and start <= edges[0] and edges[1] < end
-            words = words if len(words) > 1 and alone else words[1:]
-        while words and not _is_acronym(words[0][0]):
-            if words[0][0].casefold().replace("’", "'") not in _NO_NAMES:
-                break
-            words = words[1:]
-        parts = tuple(
-            key for word, _ in words for part in word.split("-") if (key := name_key(part))
-        )
-        if parts:
-            last, at = words[-1]
-            yield Span(words[0][1], at + len(last)), parts
-
-
-def _is_acronym(word: str) -> bool:
-    return sum(map(str.isupper, word)) > 1 and word.upper() == word
-
-
-@lru_cache(maxsize=10_000)  # a text repeats its words
-def name_key(word: str) -> str:
-    """Return the form in which a name's word is compared: lower case, no accents or possessive.
-
-    Endings after the fifth letter are left out: "Canada" and "Canadians" are equal, "Austria" and
-    "Australia" are not.
-    """
-    letters = unicodedata.normalize("NFKD", _POSSESSIVE.sub("", word.casefold()))
-    return _INFLECTION.sub("", "".join(filter(str.isalnum, letters)))
