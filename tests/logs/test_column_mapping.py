@@ -123,7 +123,7 @@ def test_a_bad_line_fails_alone_in_its_place(bad: Any, code: str, message: str) 
 
 
 def test_a_failed_row_keeps_its_id_and_metadata() -> None:
-    failed = read_whole(row(), row(response=3, model="m"))[1]
+    failed = read_whole(row(), row(response=["a"], model="m"))[1]
     assert failed.example.id == "k1"
     assert failed.metadata == {"model": "m"}
 

@@ -14,6 +14,7 @@ import pytest
 from trivet.errors import DataError, ExampleError
 from trivet.logs.column_mapping import Columns
 from trivet.logs.log import SourceRow
+from trivet.logs.rows import read_examples
 from trivet.logs.table_rows import read_csv, read_parquet, read_xlsx
 from trivet.records import ContextName, RagExample
 
@@ -98,6 +99,15 @@ def test_numbers_shares_and_dates_are_read_as_the_sheet_shows_them() -> None:
         RagExample("0.5", ("12",), "1e+22", id="row-1"),
         RagExample("How much?", ("12%",), "12.5%", id="row-1"),
     ]
+
+
+def test_numbers_and_dates_in_a_data_frame_are_read_as_text() -> None:
+    pandas = pytest.importorskip("pandas")
+    day = pandas.Timestamp("2026-01-02")
+    frame = pandas.DataFrame({"question": [1790, 2], "contexts": day, "response": [42, None]})
+    first, second = read_examples(frame)
+    assert first == RagExample("1790", ("2026-01-02",), "42")
+    assert second == RagExample("2", ("2026-01-02",), "")
 
 
 def test_a_sheet_of_many_empty_rows_is_read_as_a_stream() -> None:

@@ -55,6 +55,16 @@ def test_the_mapping_in_the_message_reads_the_row(row: Any, tmp_path: Path) -> N
     assert texts == ("How hot?", ["Cone six."], "Very.")
 
 
+def test_ragchecker_s_results_are_read_by_their_names(tmp_path: Path) -> None:
+    passages = [{"doc_id": "d", "text": "Cone six."}]
+    result = {"query": "How hot?", "response": "Very.", "retrieved_context": passages}
+    (example,) = read({"results": [result]}, tmp_path)
+    assert (example.question, example.contexts, example.response) == (*FIRST, "Very.")
+
+
+FIRST = ("How hot?", ("Cone six.",))
+
+
 def test_contexts_in_several_columns_are_read_in_order(tmp_path: Path) -> None:
     row = {"question": "q", "C 1": "one", "C 2": '["two", "three"]', "C 3": "", "response": "r"}
     mapping = parse_mapping([f"contexts=C {number}" for number in (2, 1, 3)])

@@ -80,17 +80,6 @@ _NO_TEXT: tuple[tuple[bytes, str, str], ...] = (
 """First bytes of files that are no text, the kind of file and the way out."""
 
 
-def refuse_binary(content: IO[bytes], name: str) -> IO[bytes]:
-    """Return content that is text as far as its first bytes show; ``DataError`` for any other."""
-    if not hasattr(content, "peek"):
-        content = io.BufferedReader(cast(io.RawIOBase, content))
-    start = cast(io.BufferedReader, content).peek(16)
-    for first, kind, way_out in _NO_TEXT:
-        if start.startswith(first):
-            raise DataError(f"{name}: is {kind}, and not text; {way_out}")
-    return content
-
-
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -126,12 +115,19 @@ def as_utf8(file: IO[bytes], encoding: str | None = None, name: str = "the input
             ``None`` means UTF-8, or UTF-16 or UTF-32 if the first bytes show it; where most of the
             first characters beyond ASCII are not UTF-8, it means the one that ``chardet`` is sure
             of, else cp1252. A byte without meaning in such a one is read as U+FFFD.
-        name: Name of the file in the message about such an encoding.
+        name: Name of the file in messages.
+
+    Raises:
+        DataError: By its first bytes the file is no text.
     """
+    if not hasattr(file, "peek"):
+        file = io.BufferedReader(cast(io.RawIOBase, file))
+    start = cast(io.BufferedReader, file).peek(16)
+    for first, kind, way_out in _NO_TEXT:
+        if start.startswith(first):
+            raise DataError(f"{name}: is {kind}, and not text; {way_out}")
     if encoding is None:
-        if not hasattr(file, "peek"):
-            file = io.BufferedReader(cast(io.RawIOBase, file))
-        encoding = _recognised(cast(io.BufferedReader, file).peek(4)[:4])
+        encoding = _recognised(start[:4])
         if encoding is None:
             return io.BufferedReader(_Pieces(_guessed(file, name)), _PIECE)
     if encoding is None or codecs.lookup(encoding).name == "utf-8":

@@ -23,7 +23,6 @@ from trivet.logs.decoding import (
     as_utf8,
     check_encoding,
     decompress,
-    refuse_binary,
 )
 from trivet.logs.json_rows import Fields, Row, parse_line, read_document, read_lines
 from trivet.logs.table_rows import read_csv, read_parquet, read_xlsx
@@ -154,8 +153,7 @@ class Log:
         reads: Iterator[Row]
         try:
             if format_ not in ("parquet", "xlsx"):
-                named = name or str(file or "stdin")
-                content = as_utf8(refuse_binary(content, named), self._encoding, named)
+                content = as_utf8(content, self._encoding, name or str(file or "stdin"))
             if format_ == "jsonl" and self._format is None:
                 format_ = _of_content(content)
             if format_ == "jsonl":
