@@ -117,6 +117,13 @@ def test_an_export_is_recognised_and_said(
     assert caplog.messages == [f"read as spans (--format {tool}): one row for each trace"] * 2
 
 
+def test_rows_with_the_plain_fields_or_a_mapping_are_no_spans(write: Write) -> None:
+    row = {"trace_id": "t", "type": "chat", "question": "q", "contexts": ["c"], "response": "r"}
+    assert example_of(read(open_log(str(write([row]))))).contexts == ("c",)
+    runs = str(HERE / "langsmith.jsonl")
+    assert len(list(open_log(runs, is_mapped=True).rows())) == len(records("langsmith.jsonl"))
+
+
 def test_a_span_of_a_model_may_have_its_messages_alone(write: Write) -> None:
     """OpenInference: attributes ``llm.output_messages``, flat or nested, without a value."""
     for nested in (True, False):

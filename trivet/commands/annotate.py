@@ -92,7 +92,7 @@ def annotate(
         from trivet.logs.trace_log import open_log
 
         budget, read_prompt = Budget(max_dollars), Prompt(prompt)
-        log = open_log(file, reading.format, reading.encoding)
+        log = open_log(file, reading.format, reading.encoding, is_mapped=bool(reading.mapping))
         stack.enter_context(say_how_files_are_read(quiet))
         stack.enter_context(contextlib.closing(log))
         rows = rows_of_log(log, RunSettings(reading.mapping, reading.format, reading.encoding))

@@ -163,7 +163,7 @@ def evaluate(
         settings = replace(settings, metadata=())
     if out is not None:
         check_format(out)  # before a bundle is loaded
-    log = open_log(file, settings.format, settings.encoding)
+    log = open_log(file, settings.format, settings.encoding, is_mapped=bool(settings.mapping))
     if report is not None and out is not None:
         from trivet.report.write_report import check_page
 

@@ -77,7 +77,7 @@ def read_plain(
         DataError: The file cannot be read, has no such column, has no label in it, or a label that
             is neither; or there is no such split.
     """
-    log = open_log(source, format_, encoding)
+    log = open_log(source, format_, encoding, is_mapped=bool(mapping))
     rows = list(log.rows())
     if not rows:
         raise DataError(f"{source}: there are no rows")

@@ -12,8 +12,10 @@ from dataclasses import replace
 from typing import Any, cast, get_args
 
 from trivet.errors import DataError, ExampleError
+from trivet.logs.column_mapping import Columns
 from trivet.logs.log import Format, Log, SourceRow
 from trivet.logs.otel import read_otel
+from trivet.logs.recognition import is_plain
 from trivet.logs.shapes import SHAPES
 from trivet.logs.trace_examples import (
     KINDS,
@@ -86,8 +88,9 @@ class TraceLog(Log):
         records = super().rows()
         if self.tool is None:
             first = list(itertools.islice(records, 1))
-            fields = [row.fields for row in first if not isinstance(row.fields, ExampleError)]
-            self.tool = tool_of(dict(fields[0])) if fields else None
+            for row in first:
+                if not isinstance(row.fields, ExampleError) and not is_plain(row, Columns()):
+                    self.tool = tool_of(dict(row.fields))
             records = itertools.chain(first, records)
             if self.tool is None:
                 yield from records
@@ -130,11 +133,17 @@ class TraceLog(Log):
             ) from error
 
 
-def open_log(source: str, format_: str | None = None, encoding: str | None = None) -> Log:
+def open_log(
+    source: str,
+    format_: str | None = None,
+    encoding: str | None = None,
+    *,
+    is_mapped: bool = False,
+) -> Log:
     """Return a log in a file format, in that of a tracing tool or in a shape of `SHAPES`.
 
-    ``None`` and shapes mean the file format of the suffix. Without a tool and a shape, the first
-    record shows whether the file holds spans.
+    ``None`` and shapes mean the file format of the suffix. Without a tool and a shape, and unless
+    the fields ``is_mapped``, the first record shows whether the file holds spans.
 
     Raises:
         DataError: There are no such files, or the format is unknown.
@@ -147,6 +156,8 @@ def open_log(source: str, format_: str | None = None, encoding: str | None = Non
     if format_ is not None and format_ not in known:
         names = ", ".join((*known, *READERS, *SHAPES))
         raise DataError(f"no format {format_!r}; there are {names}")
+    if is_mapped:
+        return Log(source, cast(Format | None, format_), encoding=encoding)
     return TraceLog(source, format=cast(Format | None, format_), encoding=encoding)
 
 

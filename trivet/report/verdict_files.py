@@ -120,7 +120,7 @@ class VerdictFile:
         mapping, form, turns = map(settings.get, ("mapping", "format", "turns"))
         columns = Columns(mapping, (), format=form, turns=turns or "last")
         try:
-            log = open_log(self._log, form, settings.get("encoding"))
+            log = open_log(self._log, form, settings.get("encoding"), is_mapped=bool(mapping))
             yield from read_rows(log.rows(), columns)
         except DataError as error:
             if self._log_given:
