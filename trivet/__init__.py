@@ -1,39 +1,37 @@
 """Trivet: every score of a RAG answer from one pass of one encoder with up to four heads.
 
-Imports are lazy: ``import trivet`` loads the standard library alone, the first ``trivet.evaluate``
-or ``trivet.Evaluator`` loads the backend, and torch is never loaded.
+Imports are lazy: ``import trivet`` loads nothing, the first ``trivet.evaluate`` or
+``trivet.Evaluator`` loads the backend, and torch is never loaded.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trivet import records
-from trivet.errors import (
-    BackendError,
-    BundleError,
-    ConfigError,
-    DataError,
-    ExampleError,
-    ServerError,
-    WindowError,
-)
-from trivet.records import (
-    ContextSpan,
-    Evaluation,
-    FailedEvaluation,
-    LabelledExample,
-    RagExample,
-    Span,
-)
-
 if TYPE_CHECKING:
     from trivet.client.async_client import AsyncClient
     from trivet.client.client import Client
+    from trivet.errors import (
+        BackendError,
+        BundleError,
+        ConfigError,
+        DataError,
+        ExampleError,
+        ServerError,
+        WindowError,
+    )
     from trivet.evaluation.correction import Correction
     from trivet.evaluation.evaluator import Evaluator, evaluate
     from trivet.integrations.guard import guard
     from trivet.interface import SentenceEvent, to_frame
+    from trivet.records import (
+        ContextSpan,
+        Evaluation,
+        FailedEvaluation,
+        LabelledExample,
+        RagExample,
+        Span,
+    )
 
     __version__: str
 
@@ -62,7 +60,18 @@ __all__ = [
     "to_frame",
 ]
 
+_ERRORS = ("Backend", "Bundle", "Config", "Data", "Example", "Server", "Window")
+_RECORDS = [
+    "ContextSpan",
+    "Evaluation",
+    "FailedEvaluation",
+    "LabelledExample",
+    "RagExample",
+    "Span",
+]
 _LAZY = {
+    **{f"{name}Error": "trivet.errors" for name in _ERRORS},
+    **dict.fromkeys(_RECORDS, "trivet.records"),
     "Evaluator": "trivet.evaluation.evaluator",
     "evaluate": "trivet.evaluation.evaluator",
     "Client": "trivet.client.client",
@@ -75,7 +84,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import heavy modules at their first use."""
+    """Import modules at their first use."""
     if name in _LAZY:
         from importlib import import_module
 
@@ -99,19 +108,18 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'trivet' has no attribute {name!r}")
 
 
-def _notebook(verdict: Evaluation) -> str:
+def render_notebook(verdict: Evaluation) -> str:
+    """Return a verdict as HTML, for ``_repr_html_``."""
     from trivet.report.pages import to_html
 
     return to_html(verdict)
 
 
-def _terminal(verdict: Evaluation) -> Any:
+def render_terminal(verdict: Evaluation) -> Any:
+    """Return a verdict as rich draws it, for ``__rich__``."""
     from trivet.report.terminal import render_evaluation
 
     return render_evaluation(verdict)
-
-
-records.set_renderers(_notebook, _terminal)
 
 
 def __dir__() -> list[str]:

@@ -41,3 +41,12 @@ def test_failures_show_the_spans_and_the_report_all_answers(tmp_path: Path) -> N
     ]
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "The king paid" in page and page.rstrip().endswith("</html>")
+
+
+def test_a_run_without_its_fixtures_loads_nothing_else() -> None:
+    code = (
+        "import pytest, sys; import trivet.integrations.pytest_plugin\n"
+        "print(sorted(name for name in sys.modules if name.startswith('trivet.')))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout == "['trivet.integrations', 'trivet.integrations.pytest_plugin']\n"

@@ -41,7 +41,7 @@ def train(
     dry_run: Annotated[bool, Setting("Print parameters, rows and steps; train nothing.")] = False,
     finish: Annotated[
         Path | None,
-        Setting("Only write the bundle of a run from its weights.", "WEIGHTS.safetensors"),
+        Setting("Only write the bundle of a run from its weights.", metavar="WEIGHTS.safetensors"),
     ] = None,
     keys: Annotated[
         bool,
