@@ -65,7 +65,7 @@ def diverging(patch: pytest.MonkeyPatch) -> None:
 
 def failing_cell(patch: pytest.MonkeyPatch) -> None:
     failure = Mock(**{"run.name": "head_lr=1/seed0", "reason": "no memory"})
-    modules = {f"trivet__ablation__{name}": Mock() for name in ("grid", "page", "table")}
+    modules = {f"trivet__ablation__{name}": Mock() for name in ("grid", "markdown", "table")}
     give(patch, trivet__ablate=Mock(**{"ablate.return_value": [failure]}), **modules)
 
 
