@@ -17,7 +17,6 @@ from tests.graphs import (
     VOCAB,
     WINDOW,
     exported_bundle,
-    graph_of,
     model_of,
     shared_graphs,
     write_tiny,
@@ -32,10 +31,9 @@ from trivet.bundle.weights import load_rag_model
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError
 from trivet.export import export_onnx
-from trivet.exporting.graph import OPSET, name_dimensions
+from trivet.exporting.graph import OPSET
 from trivet.exporting.graph_files import ATTENTION_OPSET
-from trivet.exporting.int8 import quantize
-from trivet.exporting.parity import FP32_TOLERANCE, compare, grid
+from trivet.exporting.parity import FP32_TOLERANCE, grid
 from trivet.model.rag_model import as_tensors
 
 GRAPHS = ("model.onnx", "model.int8.onnx")
@@ -147,12 +145,6 @@ def test_int8_answers_do_not_depend_on_the_batch(exported: Path) -> None:
         assert np.abs(run(cut).support_probs - expected).max() < 0.01
 
 
-def test_quantizing_leaves_the_given_graph_alone() -> None:
-    before = graph_of("bert").SerializeToString(deterministic=True)
-    quantize(graph_of("bert"))
-    assert graph_of("bert").SerializeToString(deterministic=True) == before
-
-
 def test_a_serving_bundle_has_no_weights(tmp_path: Path, exported: Path) -> None:
     before = (exported / "MANIFEST.json").read_bytes()
     with shared_graphs():
@@ -215,60 +207,8 @@ def test_a_graph_of_other_weights_is_not_written(tmp_path: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == before
 
 
-def test_a_dimension_that_is_fixed_is_noticed() -> None:
-    graph = copy.deepcopy(graph_of("bert"))
-    graph.graph.input[1].type.tensor_type.shape.dim[1].dim_value = 24
-    with pytest.raises(BackendError, match=r"dimension L of attention_mask .* the constant 24"):
-        name_dimensions(graph)
-    graph.graph.input.pop()
-    with pytest.raises(BackendError, match="exported graph has the inputs and outputs input_ids"):
-        name_dimensions(graph)
-
-
 # The tools of the comparison ------------------------------------------------------------------
-
-
-def test_the_grid_has_ones_odd_and_large_sizes() -> None:
-    rows = [sizes._asdict() for sizes in grid(512)]
-    for letter in "NLBRKCS":
-        values = {row[letter] for row in rows}
-        assert 1 in values, letter
-        assert any(value > 1 and value % 2 for value in values), letter
-        assert max(values) >= 5, letter
-    assert max(row["L"] for row in rows) == 512
-    assert max(sizes.L for sizes in grid(16)) == 16
-
-
-def test_random_windows_look_like_real_ones() -> None:
-    sizes = Sizes(N=6, L=20, B=3, R=11, K=2, C=30, S=4)
-    windows = make_windows(sizes, 100, seed=0)
-    assert windows.attention_mask[0].all() and windows.attention_mask[-1].sum() == 1
-    assert (windows.input_ids[windows.attention_mask == 0] == 0).all()
-    flat = windows.attention_mask.reshape(-1)
-    for at in (windows.response_at, windows.context_at):
-        assert (at == -1).any() and flat[at[at >= 0]].all()
-    assert np.allclose(windows.context_weight.sum(-1), 1)
-    assert (windows.context_weight[windows.context_at < 0] == 0).all()
-    assert np.allclose(windows.sentence_pool.sum(-1), 1)
-    again = make_windows(sizes, 100, seed=0)
-    assert all((one == two).all() for one, two in zip(windows, again, strict=True))
 
 
 def answer(value: float) -> dict[str, Any]:
     return {info.name: np.full((2,) * len(info.dims), value, np.float32) for info in OUTPUTS[:-1]}
-
-
-def test_the_comparison_names_the_file_and_the_output() -> None:
-    sizes = Sizes(1, 1, 1, 1, 1, 1, 1)
-    cases = [(sizes, make_windows(sizes, 10, seed=0))]
-    report = compare(lambda _: answer(0.5), {"engine": lambda _: answer(0.75)}, cases)
-    assert report.worst == {"engine": 0.25}
-    assert report.rows[0].differences["engine"].mean["faithfulness"] == 0.25
-    nan, wrong = answer(float("nan")), answer(0.5) | {"relevance": np.zeros(5, np.float32)}
-    for reference, found, message in (
-        (answer(0.5), nan, r"engine: support_probs is not finite on Sizes"),
-        (nan, answer(0.5), r"the reference: support_probs is not finite on Sizes"),
-        (answer(0.5), wrong, r"relevance has shape \(5,\) instead of \(2,\)"),
-    ):
-        with pytest.raises(BackendError, match=message):
-            compare(lambda _, r=reference: r, {"engine": lambda _, f=found: f}, cases)  # type: ignore[misc]

@@ -8,11 +8,9 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import trivet
 from tests.command_line import exit_code
@@ -25,9 +23,7 @@ from trivet.data.windows import Windows
 from trivet.evaluation import evaluator
 from trivet.labelled.grouping import text_digests
 from trivet.labelled.sources import load_source
-from trivet.measures.figures import Figure
 from trivet.model.aggregate import Outputs
-from trivet.report.bundle_tables import render_figures
 
 GOOD = {"question": "What?", "contexts": ["The mill is old."], "response": "It is old."}
 
@@ -173,16 +169,6 @@ def test_several_sources_are_measured_together(call: Call, bundle: Path, tmp_pat
     assert all(len(places) == 2 for places in report["places"].values())
 
 
-def test_a_long_measure_name_leaves_room_for_its_value() -> None:
-    name = "hallucination_precision_common_threshold"
-    figure = Figure(name, "mine", 0.123, 0.101, 0.145, n=1234, positives=567, groups=890, failed=12)
-    console = Console(width=80, record=True, file=io.StringIO())
-    console.print(render_figures([figure]))
-    shown = console.export_text()
-    for cell in ("0.123", "0.101 to 0.145", "1234", "567", "890", "12"):
-        assert cell in shown
-
-
 def test_rows_that_share_no_text_with_training_are_also_measured_alone(
     call: Call, bundle: Path, tmp_path: Path
 ) -> None:
@@ -214,56 +200,6 @@ def test_info_shows_the_bundle_and_version_the_package(call: Call, bundle: Path)
     assert code == 0
     for words in ("tiny", "a [bold]formula (none), 2 layers", "48 tokens", "sentence"):
         assert words in out
-
-
-def test_train_passes_configs_and_overrides(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = Mock(**{"load_config.return_value": "config", "train.return_value": Path("runs/bundle")})
-    monkeypatch.setitem(sys.modules, "trivet.configs.loading", fake)
-    monkeypatch.setitem(sys.modules, "trivet.train", fake)
-    code, out, _ = call("train", "a.yaml", "b.yaml", "optim.epochs=2", "run.name=x", "--resume")
-    assert (code, out) == (0, "runs/bundle\n")
-    configs = [Path("a.yaml"), Path("b.yaml")]
-    fake.load_config.assert_called_once_with(configs, ["optim.epochs=2", "run.name=x"])
-    typed = f"trivet {' '.join(sys.argv[1:])}"
-    fake.train.assert_called_once_with("config", resume=True, command=typed)
-
-
-def test_export_passes_its_options(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = Mock(**{"export_onnx.return_value.worst": {"model.onnx": 1.5e-6}})
-    monkeypatch.setitem(sys.modules, "trivet.export", fake)
-    words = ["--out", "out", "--precision", "fp32", "--threads", "2"]
-    code, out, _ = call("export", "onnx", "in", *words)
-    assert code == 0
-    assert out.splitlines() == ["model.onnx: largest difference from the weights 1.5e-06", "out"]
-    fake.export_onnx.assert_called_once_with(
-        Path("in"), Path("out"), keep=("fp32",), form="portable", threads=2
-    )
-    # An engine is compared with fp32, so a graph for one is never written alone.
-    assert call("export", "onnx", "in", "--precision", "bf16", "--form", "attention")[0] == 0
-    fake.export_onnx.assert_called_with(
-        Path("in"),
-        None,
-        keep=("fp32", "int8", "bf16"),
-        form="attention",
-        threads=None,
-    )
-
-
-def test_import_passes_its_options(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = Mock(**{"export_onnx.return_value.worst": {"model.onnx": 1.5e-6}})
-    monkeypatch.setitem(sys.modules, "trivet.export", fake)
-    monkeypatch.setitem(sys.modules, "trivet.importing", fake)
-    words = ["org/name@v1", "--out", "lettuce", "--size", "2048", "--licence", "MIT"]
-    code, out, _ = call("import", "lettucedetect", *words, "--no-export")
-    assert (code, out) == (0, "lettuce\n")
-    typed = f"trivet {' '.join(sys.argv[1:])}"
-    fake.import_lettucedetect.assert_called_once_with(
-        "org/name@v1", Path("lettuce"), size=2048, licence="MIT", command=typed
-    )
-    fake.export_onnx.assert_not_called()
-    code, out, _ = call("import", "lettucedetect", *words)
-    assert out.splitlines()[-1] == "lettuce"
-    fake.export_onnx.assert_called_once()
 
 
 def test_the_package_has_every_public_name() -> None:

@@ -72,11 +72,3 @@ def test_the_citation_is_of_this_version() -> None:
     assert [each["name"] for each in citation["authors"]] == [
         each["name"] for each in PROJECT["authors"]
     ]
-
-
-def test_cffconvert_accepts_the_citation() -> None:
-    cffconvert = shutil.which("cffconvert")
-    if cffconvert is None:
-        pytest.skip("cffconvert is not installed")
-    result = subprocess.run([cffconvert, "--validate"], cwd=ROOT, capture_output=True, text=True)
-    assert result.returncode == 0, result.stdout + result.stderr

@@ -10,7 +10,6 @@ import pytest
 
 from trivet.ablation.grid import Grid, read_grid
 from trivet.configs import schema
-from trivet.errors import ConfigError
 
 SHIPPED = sorted((Path(schema.__file__).parent / "ablations").glob("*.yaml"))
 TEST = {"spec": "jsonl:rows.jsonl"}
@@ -56,34 +55,3 @@ def test_keys_of_the_grid_itself_can_be_given_when_called(tmp_path: Path) -> Non
     assert [run.name for run in grid.runs] == ["a/seed4", "b/seed4"]
     (test,) = grid.test
     assert (test.spec, test.split, test.label) == ("jsonl:other", "all", "jsonl:other all")
-
-
-@pytest.mark.parametrize(
-    ("said", "message"),
-    [
-        ({}, "give axes .* or cells"),
-        ({"axes": {"granularity": ["token"]}, "cells": {"a": []}}, "give axes .* or cells"),
-        ({"axes": {"optim.epoch": [1]}}, r"mine\.yaml, cell epoch=1: optim\.epoch"),
-        ({"axes": {"data.train": [["x"]]}}, r"axes\.data\.train: .* a list or an object"),
-        ({"cells": {"../up": []}}, r"cell '\.\./up' cannot be the name"),
-        ({"cells": {"a": []}, "seeds": [1, 1]}, "a seed occurs twice"),
-        ({"cells": {"a": []}, "test": []}, "test must hold at least one"),
-        ({"cells": {"a": []}, "test": [TEST, TEST]}, "give each entry a name"),
-        ({"cells": {"a": []}, "seed": [1]}, r"mine\.yaml: seed"),
-        ({"cells": {"a": ["run.seed=7"]}}, r"run\.seed cannot be set; seeds"),
-        ({"cells": {"a": []}, "overrides": ["run.folder=x"]}, r"run\.folder cannot be set"),
-        ({"axes": {"granularity": []}}, r"axes\.granularity must hold at least one"),
-    ],
-)
-def test_a_grid_that_makes_no_sense_is_refused(
-    tmp_path: Path, said: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        read(tmp_path, **said)
-
-
-def test_values_that_the_cells_differ_in_and_missing_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"the cells of .* set optim\.epochs"):
-        read(tmp_path, "optim.epochs=3", axes={"optim.epochs": [1, 2]})
-    with pytest.raises(ConfigError, match=r"nowhere\.yaml: no such file.* trunk\.yaml"):
-        read_grid(Path("nowhere.yaml"))

@@ -15,7 +15,6 @@ from trivet.ablation.grid import Run
 from trivet.ablation.table import t_interval, values_of
 from trivet.ablation.verdicts import JudgedRow, read_rows, write_rows
 from trivet.configs.schema import TrainConfig
-from trivet.errors import DataError
 from trivet.records import ContextSpan, Labels, Span
 
 CELLS = ("plain", "other")
@@ -130,11 +129,6 @@ def test_a_row_that_fails_in_one_run_is_in_no_run() -> None:
     assert one.estimates[0].value == pytest.approx((0.05 / 2) ** 0.5)
 
 
-def test_rows_of_another_data_set_are_refused() -> None:
-    with pytest.raises(DataError, match="measured on different rows"):
-        compare_runs([[scored(0, 0.1)], [scored(1, 0.1)]])
-
-
 def test_leak_free_rows_are_measured_alone_if_leaks_are_known() -> None:
     rows = [scored(n, n / 10, leaked=leaked) for n, leaked in enumerate([True, False, False])]
     also = [replace(one, leaked=n == 1) for n, one in enumerate(rows)]
@@ -162,10 +156,3 @@ def test_rows_and_verdicts_are_read_as_they_were_written(tmp_path: Path) -> None
     path = tmp_path / "verdicts.jsonl.gz"
     write_rows(path, rows)
     assert read_rows(path) == rows
-
-
-def test_a_line_that_is_no_row_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "verdicts.jsonl"
-    path.write_text('{"row": 1}\n', encoding="utf-8")
-    with pytest.raises(DataError, match=r"verdicts\.jsonl, line 1: no row with its verdict"):
-        read_rows(path)

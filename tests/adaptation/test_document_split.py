@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
-import pytest
-
 from trivet.adaptation import (
-    LEAST_DOCUMENTS,
-    PARTS,
     count_parts,
     count_shared,
     split_by_document,
 )
-from trivet.errors import DataError
 from trivet.records import LabelledExample, Labels, RagExample
 
 
@@ -89,20 +84,3 @@ def test_rows_that_share_passages_with_other_parts_are_counted() -> None:
     ]
     found = split_by_document(rows, "mine")
     assert count_shared(found) == count_parts(found)["test"][0] > 0
-
-
-def test_rows_without_labels_are_left_out() -> None:
-    bare = [replace(row, labels=Labels()) for row in rows_of(5, start=90)]
-    assert len(split_by_document([*rows_of(40), *bare], "mine")) == 80
-
-
-@pytest.mark.parametrize("documents", [1, sum(LEAST_DOCUMENTS.values()) - 1])
-def test_too_few_documents_are_refused_with_the_numbers(documents: int) -> None:
-    message = rf"mine: {2 * documents} labelled rows of {documents} documents are too few to split"
-    with pytest.raises(DataError, match=message):
-        split_by_document(rows_of(documents), "mine")
-
-
-def test_the_fewest_documents_fill_each_part() -> None:
-    found = count_parts(split_by_document(rows_of(sum(LEAST_DOCUMENTS.values())), "mine"))
-    assert {part: found[part][1] for part in PARTS} == LEAST_DOCUMENTS

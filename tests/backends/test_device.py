@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import onnxruntime
 import pytest
 
 from trivet.backends import device as devices
 from trivet.backends import loading
-from trivet.backends.device import Driver, check_driver, find_driver, find_gpu
-from trivet.backends.loading import CUDA, OnnxGpuBackend, choose_backend, load_backend
+from trivet.backends.device import Driver, find_gpu
+from trivet.backends.loading import OnnxGpuBackend, choose_backend, load_backend
 from trivet.bundle.bundle import read_bundle
 from trivet.errors import BackendError, BundleError
 
@@ -42,18 +41,6 @@ def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.usefixtures("two_gpus")
-def test_a_driver_that_is_too_old_is_refused() -> None:
-    check_driver("torch", "12.9")
-    with pytest.raises(BackendError, match=r"driver runs CUDA 12\.8 at most, and torch needs CUDA"):
-        check_driver("torch", "13.0")
-
-
-def test_a_machine_without_a_driver_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "_DRIVERS", ("no-such-library.so",))
-    assert find_driver.__wrapped__() is None
-
-
-@pytest.mark.usefixtures("two_gpus")
 @pytest.mark.parametrize(
     ("engine", "in_torch", "device", "chosen"),
     [
@@ -82,15 +69,6 @@ def test_the_fastest_backend_of_a_device_is_the_default(
 
 
 @pytest.mark.usefixtures("two_gpus")
-def test_a_torch_without_cuda_is_not_the_default(tiny_bundle: Path) -> None:
-    torch = pytest.importorskip("torch")
-    if torch.version.cuda is None:
-        assert choose_backend(read_bundle(tiny_bundle)) == "onnx"
-        with pytest.raises(BackendError, match="built without CUDA"):
-            load_backend(read_bundle(tiny_bundle), backend="torch")
-
-
-@pytest.mark.usefixtures("two_gpus")
 def test_onnx_runtime_without_cuda_is_used_on_the_cpu(tiny_bundle: Path) -> None:
     bundle = read_bundle(tiny_bundle)
     name = load_backend(bundle, 1, backend="onnx").backend.name
@@ -101,21 +79,6 @@ def test_onnx_runtime_without_cuda_is_used_on_the_cpu(tiny_bundle: Path) -> None
         load_backend(bundle, 1, "int8", backend="onnx", device="cuda")
     with pytest.raises(BackendError, match="OpenVINO runs on the CPU, not on cuda"):
         load_backend(bundle, 1, backend="openvino", device="cuda")
-
-
-@pytest.mark.usefixtures("two_gpus")
-@pytest.mark.filterwarnings("ignore:Specified provider:UserWarning")
-def test_a_cuda_provider_that_cannot_be_loaded_is_not_used(
-    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    offered = [CUDA, "CPUExecutionProvider"]
-    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: offered)
-    monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: None)
-    bundle = read_bundle(tiny_bundle)
-    assert load_backend(bundle, 1, backend="onnx").precision == "int8"
-    assert "cannot use the GPU by its CUDAExecutionProvider" in caplog.text
-    with pytest.raises(BackendError, match="install onnxruntime-gpu in place of onnxruntime"):
-        load_backend(bundle, 1, backend="onnx", device="cuda:1")
 
 
 @pytest.mark.gpu

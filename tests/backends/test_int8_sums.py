@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import onnx
 import onnxruntime
@@ -11,7 +9,6 @@ import pytest
 from onnx import numpy_helper
 
 from trivet.backends import onnx_runtime
-from trivet.backends.loading import load_backend
 from trivet.backends.onnx_runtime import (
     OnnxRuntimeBackend,
     keep_int8_sums_exact,
@@ -50,22 +47,6 @@ def test_both_kernels_give_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> N
     for other in answers[1:]:
         for one, same in zip(answers[0], other, strict=True):
             np.testing.assert_array_equal(one, same)
-
-
-@pytest.mark.parametrize("fits", [True, False])
-def test_no_other_kernels_are_asked_for_where_sums_are_known_to_fit(
-    monkeypatch: pytest.MonkeyPatch, fits: bool
-) -> None:
-    asked: list[onnxruntime.SessionOptions] = []
-    monkeypatch.setattr(onnx_runtime, "keep_int8_sums_exact", asked.append)
-    bundle = read_bundle(EMBEDDED_BUNDLE)
-    graphs = tuple(
-        graph.model_copy(update={"sums_fit": fits and graph.precision == "int8"})
-        for graph in bundle.info.graphs
-    )
-    changed = bundle.info.model_copy(update={"graphs": graphs})
-    load_backend(dataclasses.replace(bundle, info=changed), 1, "int8")
-    assert len(asked) == (0 if fits else 1)
 
 
 def test_sums_of_the_shipped_graph_fit() -> None:

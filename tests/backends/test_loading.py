@@ -10,10 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.graphs import write_other_graph
 from trivet.backends.backend import choose_graph
 from trivet.backends.loading import find_graphs, load_backend, load_tokenizer
-from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.backends.openvino import choose_for_openvino
 from trivet.bundle.bundle import Bundle, add_files, read_bundle, write_bundle
 from trivet.bundle.schema import SpecialTokenIds
@@ -83,19 +81,6 @@ def test_a_missing_graph_is_named_with_its_command(
         choose(read_bundle("embedded"), precision)
 
 
-def test_a_bundle_without_graphs_says_how_to_get_them(tiny_bundle: Path, tmp_path: Path) -> None:
-    folder = part_of(tiny_bundle, tmp_path / "part", "model.safetensors", "encoder.json")
-    with pytest.raises(BundleError, match=r"no int8 or fp32 graph \(it has none\).*trivet export"):
-        Evaluator(folder)
-
-
-def test_a_description_without_a_head_of_its_graph_is_refused(copied: Path) -> None:
-    info = read_bundle(copied).info.model_copy(update={"heads": ("support", "relevance")})
-    add_files(copied, {}, info)
-    with pytest.raises(BundleError, match=r"outputs differ .*utilization"):
-        Evaluator(copied)
-
-
 def test_a_tokenizer_of_another_model_is_refused(copied: Path) -> None:
     other = SpecialTokenIds(cls=7, sep=8, pad=9)
     add_files(copied, {}, read_bundle(copied).info.model_copy(update={"special_tokens": other}))
@@ -116,16 +101,6 @@ def test_another_graph_under_the_same_name_fails_the_self_test(copied: Path) -> 
 def test_a_bundle_without_a_self_test_is_refused(tiny_bundle: Path, tmp_path: Path) -> None:
     with pytest.raises(BundleError, match=r"no self_test\.json"):
         Evaluator(part_of(tiny_bundle, tmp_path / "part", "model.onnx"))
-
-
-def test_what_is_no_graph_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "model.onnx").write_bytes(b"not a graph")
-    with pytest.raises(BundleError, match=r"model\.onnx: ONNX Runtime refuses it"):
-        OnnxRuntimeBackend(tmp_path / "model.onnx")
-    write_other_graph(tmp_path / "m.onnx")
-    message = r"m\.onnx: its inputs do not fit: missing .*unknown text"
-    with pytest.raises(BundleError, match=message):
-        OnnxRuntimeBackend(tmp_path / "m.onnx")
 
 
 def test_ids_beyond_the_vocabulary_are_a_backend_error(tiny_bundle: Path) -> None:

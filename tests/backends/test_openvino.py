@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import dataclasses
 import importlib.util
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +30,6 @@ from trivet.model.aggregate import Outputs
 from trivet.model.architecture import EVIDENCE_STATES, HEAD_NAMES
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel, as_tensors, to_numpy
-from trivet.records import Evaluation, RagExample
 from trivet.settings import Precision
 
 WINDOW, VOCAB = 48, 150
@@ -114,30 +111,6 @@ def test_states_of_positions_are_those_of_the_windows_without_padding(tmp_path: 
 
 
 @needs_openvino
-def test_threads_do_not_meet(loaded: dict[str, OpenVinoBackend]) -> None:
-    backend = loaded["model.onnx"]
-    sizes = Sizes(N=2, L=33, B=2, R=9, K=2, C=23, S=2)
-    calls = [windows_of(sizes, seed) for seed in range(24)]
-    alone = [backend.run(call) for call in calls]
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(backend.run, calls))
-    for one, other in zip(alone, together, strict=True):
-        assert largest_difference(one, other) < 1e-6
-
-
-@needs_openvino
-def test_an_evaluator_says_what_answers(tiny_bundle: Path, rag_example: RagExample) -> None:
-    fast = Evaluator(tiny_bundle, 1, backend="openvino")
-    assert (fast.backend_name, fast.precision) == ("openvino model.int8.onnx", "int8")
-    assert Evaluator(tiny_bundle, 1, backend="openvino", precision="fp32").precision == "fp32"
-    (found,) = fast.evaluate_many([rag_example])
-    (expected,) = Evaluator(tiny_bundle, 1).evaluate_many([rag_example])
-    assert isinstance(found, Evaluation) and isinstance(expected, Evaluation)
-    assert found.faithfulness == pytest.approx(expected.faithfulness, abs=0.01)
-    assert found.relevance == pytest.approx(expected.relevance, abs=0.01)
-
-
-@needs_openvino
 def test_the_bundle_of_the_package_passes_its_self_test() -> None:
     assert load_backend(read_bundle(EMBEDDED_BUNDLE), 1, None, "openvino").backend.name.startswith(
         "openvino"
@@ -206,13 +179,3 @@ def test_what_cannot_be_loaded_is_refused_by_name(tmp_path: Path, tiny_bundle: P
         OpenVinoBackend(tiny_bundle / "model.onnx", window=WINDOW, threads=0)
     with pytest.raises(BundleError, match=r"no bf16 for OpenVINO; .*trivet export"):
         Evaluator(tiny_bundle, backend="openvino", precision="bf16")
-
-
-def test_without_openvino_the_error_says_how_to_get_it(
-    tiny_bundle: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "openvino", None)
-    with pytest.raises(
-        BackendError, match=r"pip install -c constraints.txt '\.\[openvino\]'; or use"
-    ):
-        Evaluator(tiny_bundle, backend="openvino")

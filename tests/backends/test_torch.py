@@ -9,14 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.graphs import VOCAB, WINDOW, model_of
 from trivet.backends import torch as torch_backend
 from trivet.backends.loading import load_backend
-from trivet.backends.profiles import STEP
-from trivet.backends.torch import TorchBackend, compile_layers, padded_shape
+from trivet.backends.torch import TorchBackend, compile_layers
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.errors import BackendError, BundleError
@@ -79,25 +76,6 @@ def test_replayed_calls_answer_as_direct_ones(monkeypatch: pytest.MonkeyPatch) -
     assert len(replayed._recorded) < len(grid_windows(WINDOW, VOCAB))
 
 
-@given(st.integers(1, 200), st.integers(1, 4096), st.integers(0, 4096))
-def test_few_shapes_are_captured_and_each_call_fits(n: int, length: int, more: int) -> None:
-    window = length + more
-    windows, positions = padded_shape(n, length, window)
-    assert n <= windows < 2 * n and windows & (windows - 1) == 0
-    assert length <= positions <= min(window, length + STEP - 1)
-    assert positions % STEP == 0 or positions == window
-
-
-@OWN_WARNINGS
-@KINDS
-def test_every_layer_is_compiled(kind: str) -> None:
-    model = backend_of(kind, form="fused")._model
-    compile_layers(model)  # at the first call, which is not made
-    layers = [name for name, each in model.named_modules() if each._compiled_call_impl]
-    layers += [name for name, each in model.named_modules() if "finish" in vars(each)]
-    assert sorted(name.partition("layers.")[2] for name in layers) == ["0", "1"]
-
-
 @pytest.mark.slow
 @OWN_WARNINGS
 @KINDS
@@ -131,14 +109,6 @@ def test_what_torch_cannot_run_is_refused(tiny_bundle: Path) -> None:
     (_, windows), *_ = grid_windows(WINDOW, VOCAB)
     with pytest.raises(BackendError, match=r"torch fp32 on cpu failed on 1x1 window positions"):
         backend.run(windows._replace(input_ids=windows.input_ids + 10**6))
-
-
-def test_weights_too_large_for_fp16_are_refused() -> None:
-    model: Any = copy.deepcopy(model_of("bert"))
-    with torch.no_grad():
-        model.trunk.encoder.encoder.layer[0].output.dense.weight[0] = 1e6
-    with pytest.raises(BackendError, match="do not fit in fp16; use --precision bf16"):
-        TorchBackend(model, WINDOW, "cpu", "fp16")
 
 
 def test_a_gpu_without_memory_is_a_backend_error(

@@ -36,7 +36,6 @@ from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk
 
 _AS_JSON = [each.model_dump(mode="json") for each in INPUTS]
-PLAIN = ["cls", "contexts", "sep", "question", "sep", "response", "sep"]
 OLDER_INPUTS = [each for each in _AS_JSON if "overlap" not in each["name"]]
 
 
@@ -210,21 +209,6 @@ def test_an_invalid_description_is_refused(
         parse_info(json.dumps(raw).encode(), "bundle.json")
 
 
-def test_fields_that_an_earlier_version_did_not_use_are_skipped(info: BundleInfo) -> None:
-    raw = json.loads(info.to_json())
-    pieces = [{"kind": kind, "text": "", "lead": ""} for kind in PLAIN]
-    layout = {"pieces": pieces, "without_question": []}
-    raw["calibration"] |= {"method": "platt", "knots": {}}
-    raw["window"] |= {"sizes": [], "break_even": None, "layout": layout}
-    assert parse_info(json.dumps(raw).encode(), "bundle.json") == info
-
-
-@pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff", b"null"])
-def test_what_is_no_description_is_refused(text: bytes) -> None:
-    with pytest.raises(BundleError, match=r"bundle\.json"):
-        parse_info(text, "bundle.json")
-
-
 def test_the_description_never_holds_nan(info: BundleInfo) -> None:
     score = info.scores[0].model_dump() | {"value": float("nan")}
     with pytest.raises(pydantic.ValidationError, match="finite"):
@@ -313,13 +297,6 @@ def test_the_card_shows_the_description(info: BundleInfo) -> None:
         assert text in card, text
         assert text not in render_card(info), text
     assert "None measured yet" in render_card(info.model_copy(update={"scores": ()}))
-
-
-def test_the_card_shows_joined_data_without_their_parts(info: BundleInfo) -> None:
-    names = ("mills/dee", "mills/mean", "mills/pooled", "ferries/qa")
-    scores = tuple(info.scores[0].model_copy(update={"data": name}) for name in names)
-    card = render_card(info.model_copy(update={"scores": scores}))
-    assert [name in card for name in names] == [False, True, True, True]
 
 
 # Weights --------------------------------------------------------------------------------------

@@ -137,17 +137,6 @@ def test_offline_without_the_bundle_is_one_sentence(cached: Path, name: str) -> 
     assert {path.name for path in cached.parents[2].iterdir()} <= {"models--mill--judge", ".locks"}
 
 
-def test_without_the_library_the_error_says_how_to_get_it(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(
-        BundleError,
-        match=r"mill/judge: no such folder: .*pip install -c constraints.txt '\.\[hub\]'",
-    ):
-        read_bundle("mill/judge")
-
-
 class Repository:
     """Stands for a repository of the hub, with its files in a folder."""
 
@@ -189,12 +178,6 @@ def test_a_published_repository_is_the_bundle_in_one_commit(
     assert 'trivet.Evaluator("mill/judge")' in card
 
 
-@pytest.mark.parametrize("name", ["judge", "mill/judge@v2", "mill/judge/v2", "../judge"])
-def test_a_name_that_no_repository_has_is_refused(tiny_bundle: Path, name: str) -> None:
-    with pytest.raises(BundleError, match=f"^{name}: a repository on the hub is named org/name"):
-        publish(tiny_bundle, name)
-
-
 def test_a_hub_that_cannot_be_reached_is_one_sentence(
     tiny_bundle: Path, cached: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,19 +194,6 @@ def test_a_hub_that_cannot_be_reached_is_one_sentence(
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", fail)
     with pytest.raises(BundleError, match=message):
         read_bundle("mill/judge")
-
-
-def test_what_the_hub_may_not_hold_is_not_published(tmp_path: Path, tiny_bundle: Path) -> None:
-    folder = shutil.copytree(tiny_bundle, tmp_path / "bundle")
-    add_files(folder, {"model.openvino.xml": b"<net/>"})
-    with pytest.raises(BundleError, match=r"model\.openvino\.xml is refused"):
-        publish(folder, "mill/judge")
-
-
-@pytest.mark.network
-def test_the_real_hub_has_no_such_repository() -> None:
-    with pytest.raises(BundleError, match="no such repository on the hub"):
-        read_bundle("trivet-judge/there-is-no-such-bundle")
 
 
 def test_the_embedded_bundle_needs_no_hub(monkeypatch: pytest.MonkeyPatch) -> None:

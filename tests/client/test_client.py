@@ -16,14 +16,6 @@ from trivet.errors import BackendError, ExampleError, ServerError, WindowError
 from trivet.records import Evaluation, FailedEvaluation, RagExample
 
 
-def test_a_request_holds_only_the_given_fields(client: Any, server: ScriptedServer) -> None:
-    client.evaluate("Where?", ["Here."], "There.")
-    client.evaluate("Where?", [], "There.", allow_empty_contexts=True, threshold=0)
-    first, second = (json.loads(request.content) for request in server.requests)
-    assert first == {"question": "Where?", "contexts": ["Here."], "response": "There."}
-    assert (second["allow_empty_contexts"], second["threshold"]) == (True, 0)
-
-
 def test_lone_surrogates_are_replaced_and_counted(client: Any, embedded: trivet.Evaluator) -> None:
     texts = ("Where\udfff?", ["Built \ud800in 1817.", "Mill."], "In\ud800 1817.")
     got, expected = client.evaluate(*texts), embedded.evaluate(*texts)
@@ -101,13 +93,6 @@ def test_an_answer_without_a_verdict_becomes_an_error(
         assert caught.value.status == answer.status_code
         assert caught.value.error_type == (error_type or "invalid_answer")
         assert caught.value.request_id == ("r-1" if error_type else None)
-
-
-def test_temporary_problems_are_retried(client: Any, server: ScriptedServer) -> None:
-    server.script.extend([error(429, "overloaded", retry_after="0"), httpx2.ReadError("reset")])
-    assert isinstance(client.evaluate(**call(EXAMPLES[0])), Evaluation)
-    assert len({request.content for request in server.requests}) == 1
-    assert len(server.requests) == 3
 
 
 @pytest.mark.parametrize("many", [False, True])
@@ -215,32 +200,3 @@ def test_requests_before_a_broken_stream_are_answered(client: Any) -> None:
     assert all(isinstance(result, Evaluation) for result in got)
     with pytest.raises(OSError, match="the disk is gone"):
         next(results)
-
-
-def test_a_server_error_ends_a_stream(kind: Any, server: ScriptedServer) -> None:
-    with kind(server.url, connections=1, examples_per_request=1) as client:
-        results = client.evaluate_many(EXAMPLES)
-        assert isinstance(next(results), Evaluation)
-        server.script.append(error(500, "internal"))
-        with pytest.raises(ServerError, match="scripted internal"):
-            list(results)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"url": "127.0.0.1:8080"}, "url must look like http://host:8080"),
-        ({"url": "ftp://127.0.0.1"}, "url must look like http://host:8080"),
-        ({"url": "http://me:word@127.0.0.1"}, "neither a password nor a query"),
-        ({"key": "two words"}, "key must be one word"),
-        ({"key": ""}, "key must be one word"),
-        ({"key": "one\nX-Other: 1"}, "key must be one word"),
-        ({"examples_per_request": 65}, "examples_per_request must be from 1 to 64"),
-        ({"connections": 0}, "connections must be at least 1"),
-        ({"retries": -1}, "retries must be at least 0"),
-        ({"timeout_seconds": 0}, "timeout_seconds must be above 0"),
-    ],
-)
-def test_invalid_arguments_are_named(kind: Any, arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        kind(**({"url": "http://127.0.0.1:1"} | arguments))

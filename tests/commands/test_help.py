@@ -43,11 +43,3 @@ def test_help_is_in_panels_and_its_common_half_is_one_screen() -> None:
         assert f"\n{panel}:\n" in shown[0]
     for panel in ("Input", "Output", "Gates", "Model", "Rarely needed"):
         assert f"\n{panel}:\n" in shown[1]
-
-
-def test_a_flag_that_is_off_has_one_form() -> None:
-    commands: list[Any] = [get_command(app)]
-    for command in commands:  # grows while it is read
-        commands += getattr(command, "commands", {}).values()
-        twice = [one.name for one in command.params if one.secondary_opts and not one.default]
-        assert twice == [], command.name

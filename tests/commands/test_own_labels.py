@@ -110,56 +110,6 @@ def test_labels_in_half_of_the_rows_are_measured_and_said(
     assert "measured: 15 of 31 rows" in capfd.readouterr().err
 
 
-def test_the_page_shows_what_its_command_prints() -> None:
-    page = (ROOT / "docs" / "check.md").read_text(encoding="utf-8")
-    command, shown = re.findall(
-        r"```(?:bash)?\n(trivet test .*?|labels in .*?)\n```", page, re.DOTALL
-    )
-    done = run(*command.split()[1:])
-    assert done.returncode == 0, done.stderr
-    printed = "\n".join(line.rstrip() for line in done.stdout.splitlines())
-    ours, theirs = f"{shown}\n\n", printed.partition("worst errors")[0]
-    # int8 differs a little by processor.
-    assert counts(theirs) == pytest.approx(counts(ours), abs=2)
-    assert area(theirs) == pytest.approx(area(ours), abs=0.05)
-    assert advised(theirs) == pytest.approx(advised(ours), abs=0.05)
-    assert without_figures(theirs) == without_figures(ours)
-
-
-def counts(text: str) -> list[int]:
-    """Return the four counts of the confusion table."""
-    rows = re.findall(r"^labelled \w+ +(\d+) +(\d+)$", text, flags=re.MULTILINE)
-    return [int(count) for row in rows for count in row]
-
-
-def area(text: str) -> float:
-    return float(re.findall(r"AUROC (\S+)", text)[0])
-
-
-def advised(text: str) -> float:
-    return float(re.findall(r"--threshold (\S+)", text)[0])
-
-
-def without_figures(text: str) -> str:
-    return re.sub(r"[\d.]+", "#", re.sub(" +", " ", text))
-
-
-def test_the_page_makes_a_sheet_from_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (ROOT / "docs" / "check.md").read_text(encoding="utf-8")
-    code = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
-    monkeypatch.chdir(tmp_path)
-    row = {"question": "Who?", "contexts": ["Für alle, immer.", "B."], "response": 'She said "no".'}
-    Path("log.jsonl").write_text(f"{json.dumps(row)}\n" * 40, encoding="utf-8")
-    exec(code, {})
-    sheet = Path("sheet.csv").read_text(encoding="utf-8").splitlines()
-    Path("sheet.csv").write_text(
-        "\n".join([sheet[0], *(f"{line}right" for line in sheet[1:])]), encoding="utf-8"
-    )
-    found = read_plain("sheet.csv")
-    assert len(found.examples) == 30
-    assert found.examples[0].example.contexts == tuple(row["contexts"])
-
-
 def test_two_bundles_are_compared_by_the_rule_of_choosing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from omegaconf import DictConfig, OmegaConf
 
 from trivet.configs import schema
-from trivet.configs.loading import described_keys, dump_config, load_config
-from trivet.configs.schema import HeldOutConfig, SourceConfig, TrainConfig
+from trivet.configs.loading import dump_config, load_config
+from trivet.configs.schema import TrainConfig
 from trivet.errors import ConfigError
 
 SHIPPED = sorted(Path(schema.__file__).parent.glob("*.yaml"))  # those of ablations are grids
@@ -49,19 +48,6 @@ def test_a_dumped_configuration_loads_again(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(dump_config(config), encoding="utf-8")
     assert load_config([path]) == config
-
-
-def test_the_described_keys_are_all_keys_with_their_defaults() -> None:
-    described, config = OmegaConf.create(described_keys()), OmegaConf.structured(TrainConfig)
-    assert isinstance(described, DictConfig)
-    config.data.train, config.data.dev = [SourceConfig()], [SourceConfig()]
-    config.data.test = [HeldOutConfig()]
-    assert OmegaConf.to_yaml(described) == OmegaConf.to_yaml(config)
-
-
-def test_the_dataclasses_are_what_comes_out() -> None:
-    config = loaded("data.train=[{spec: 'jsonl:a', weight: 2, only: [x/y]}]")
-    assert config.data.train == [SourceConfig("jsonl:a", weight=2.0, only=["x/y"])]
 
 
 @pytest.mark.parametrize(

@@ -151,15 +151,6 @@ def test_a_stream_that_ends_in_mid_word_is_judged_by_flush(judge: Evaluator) -> 
     assert stream.close() == judge.evaluate(QUESTION, CONTEXTS, "The mill is old. It is ma")
 
 
-def test_a_closed_stream_takes_no_more_text(judge: Evaluator) -> None:
-    stream = judge.stream(QUESTION, CONTEXTS)
-    stream.close()
-    with pytest.raises(ValueError, match=r"begin another one with stream\(\)"):
-        stream.feed("The")
-    with pytest.raises(ValueError, match=r"begin another one with stream\(\)"):
-        stream.flush()
-
-
 def test_the_window_of_evidence_holds_the_nearest_sentence(
     judge: Evaluator, formula: FormulaBackend
 ) -> None:
@@ -234,34 +225,6 @@ def test_without_contexts_the_stream_does_not_begin(judge: Evaluator, contexts: 
     assert stream.close() == judge.evaluate(
         QUESTION, contexts, "The mill is old. It ", allow_empty_contexts=True
     )
-
-
-@pytest.mark.parametrize("piece", [None, 7, b"The mill"])
-def test_a_piece_that_is_no_text_is_refused_by_its_type(judge: Evaluator, piece: Any) -> None:
-    stream = judge.stream(QUESTION, CONTEXTS)
-    with pytest.raises(ExampleError, match=type(piece).__name__):
-        stream.feed(piece)
-    assert stream.text == ""
-
-
-def test_a_text_that_is_too_long_is_refused(judge: Evaluator, formula: FormulaBackend) -> None:
-    short = Evaluator(judge.bundle.folder, backend=formula, max_characters=90)
-    stream = short.stream(QUESTION, CONTEXTS)
-    with pytest.raises(ExampleError, match=r"100 characters, more than max_characters \(90\)"):
-        stream.feed("x" * 100)
-
-
-@pytest.mark.parametrize(("name", "value"), [("windows", "some"), ("threshold", 2.0)])
-def test_wrong_options_are_refused_at_once(judge: Evaluator, name: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=f"{name} must be"):
-        judge.stream(QUESTION, CONTEXTS, **{name: value})
-
-
-def test_a_backend_that_fails_is_an_error(judge: Evaluator, formula: FormulaBackend) -> None:
-    stream = judge.stream(QUESTION, CONTEXTS)
-    (formula.raises_on,) = judge.preprocessor.tokenizer.encode(["oven"])[0].ids
-    with pytest.raises(BackendError):
-        stream.feed("The oven is new. It ")
 
 
 def test_without_a_support_head_a_stream_has_no_events(judge_without_support: Evaluator) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -65,12 +63,6 @@ def test_a_quote_puts_the_nearest_source_beside_the_sentence(strict: Evaluator) 
         "It was built in 1817. It is made of wood. [source: It is made of stone.]\nIt is old."
     )
     assert corrected.kept == 1.0
-
-
-def test_an_unknown_mode_is_refused(judge: Evaluator) -> None:
-    mode: Any = "rewrite"
-    with pytest.raises(ValueError, match="mode must be 'drop' or 'quote', got 'rewrite'"):
-        judge.correct("", CONTEXTS, "It is old.", mode=mode)
 
 
 @pytest.mark.parametrize("response", ["It is old.", ""])

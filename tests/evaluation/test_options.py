@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import trivet
-from trivet.backends.loading import check_options
 from trivet.errors import BackendError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.interface import Options, check_threshold
@@ -49,16 +48,6 @@ def test_an_argument_that_names_nothing_is_refused(
         Evaluator(**{name: value})
 
 
-def test_the_table_has_every_argument() -> None:
-    arguments = set(inspect.signature(Evaluator).parameters)
-    assert {name for name, *_ in REFUSED} == arguments
-
-
-def test_what_is_right_passes() -> None:
-    for backend in (None, "onnx", "tensorrt"):
-        check_options("embedded", "int8", backend, "cuda:3", threads=None, positions=512)
-
-
 @pytest.mark.parametrize(
     ("value", "kind", "words"),
     [
@@ -91,10 +80,3 @@ def test_evaluators_and_clients_take_the_same_arguments(name: str) -> None:
         shown = [each for each in wanted if each[0] not in left_out]
         for each in {name, f"a{name}"} & set(dir(owner)):
             assert parameters(getattr(owner, each)) == shown, (owner, each)
-
-
-def test_a_client_refuses_other_options_at_once() -> None:
-    wrong: dict[str, Any] = {"treshold": 0.5}
-    refused = pytest.raises(TypeError, match="no option treshold; use allow_empty_contexts, thr")
-    with trivet.Client("http://127.0.0.1:1") as client, refused:
-        client.evaluate_many([], **wrong)

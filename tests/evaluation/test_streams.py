@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +18,7 @@ import pytest
 import trivet
 from trivet.errors import DataError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.records import Evaluation, FailedEvaluation, RagExample
+from trivet.records import Evaluation, RagExample
 
 ROWS = [
     {"id": f"r{n}", "user_input": "When?", "docs": [f"Built in {n}."], "answer": f"In {n}."}
@@ -120,12 +119,6 @@ def test_results_make_a_dataframe(judge: Evaluator) -> None:
     assert list(trivet.to_frame([]).columns) == list(frame.columns)
 
 
-def test_progress_is_shown_on_stderr(judge: Evaluator, capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(list(judge.evaluate_many(ROWS, progress=True))) == 3
-    said = capsys.readouterr()
-    assert said.out == "" and "3/3" in said.err
-
-
 def test_the_event_loop_stays_free_while_the_backend_runs(
     judge: Evaluator, verdicts: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,9 +160,3 @@ def test_a_stream_that_breaks_gives_the_results_before(judge: Evaluator) -> None
     assert len(asyncio.run(run())) == 64
     with pytest.raises(TypeError, match="type str"):
         asyncio.run(anext(judge.aevaluate_many("log.jsonl")))
-
-
-def test_failures_pass_through_with_their_fields() -> None:
-    failed = FailedEvaluation("x", "too_long", "too long")
-    (row,) = trivet.to_frame([failed]).to_dict("records")
-    assert (row["id"], row["error.code"], row["error.message"]) == dataclasses.astuple(failed)

@@ -12,23 +12,21 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tests.judges import kept_for_openvino
 from trivet.__main__ import app
 from trivet.backends.backend import Backend
-from trivet.backends.onnx_runtime import OnnxRuntimeBackend
 from trivet.backends.profiles import Sizes, make_windows
 from trivet.bundle.backend_info import MOST_LOSS, Method, OpenVinoCandidate, OpenVinoInfo
-from trivet.bundle.bundle import add_files, read_bundle
+from trivet.bundle.bundle import read_bundle
 from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
-from trivet.errors import BackendError, BundleError, DataError
+from trivet.errors import BackendError, BundleError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.exporting import openvino as openvino_export
 from trivet.exporting.openvino import choose, export_openvino, time_windows
-from trivet.exporting.parity import losses, measure_results, measure_rows
+from trivet.exporting.parity import losses, measure_results
 from trivet.labelled.sources import load_source
 from trivet.model.aggregate import Outputs
-from trivet.records import Evaluation, LabelledExample, Labels
+from trivet.records import Evaluation, LabelledExample
 
 MISSING = [name for name in ("openvino", "nncf") if importlib.util.find_spec(name) is None]
 needs_nncf = pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}")
@@ -194,31 +192,3 @@ def test_nothing_is_written_where_nothing_is_good_enough(
     with pytest.raises(BackendError, match=r"no candidate for OpenVINO loses at most 0\.005"):
         export_openvino(copied, rows, "tiny", "dev", threads=1)
     assert (copied / "MANIFEST.json").read_bytes() == before
-
-
-def test_rows_that_measure_nothing_are_refused(
-    tiny_bundle: Path, rows: list[LabelledExample]
-) -> None:
-    bundle = read_bundle(tiny_bundle)
-    backend = OnnxRuntimeBackend(tiny_bundle / "model.onnx", 1)
-    values = measure_rows(bundle, backend, rows, "tiny")
-    assert ("hallucination_auroc", "tiny/set") in values
-    bare = [dataclasses.replace(row, labels=Labels(adherent=True)) for row in rows]
-    with pytest.raises(DataError, match=r"tiny: AUROC and RMSE cannot .* 3 rows \(found: none\)"):
-        measure_rows(bundle, backend, bare, "tiny")
-
-
-def test_a_choice_whose_file_is_gone_is_refused(copied: Path) -> None:
-    info = kept_for_openvino("static", "model.openvino.xml", "model.openvino.weights")
-    changed = read_bundle(copied).info.model_copy(update={"openvino": info})
-    add_files(copied, {}, changed)
-    with pytest.raises(BundleError, match=r"names the graph model\.openvino\.xml, which"):
-        read_bundle(copied)
-
-
-def test_rows_that_cannot_be_read_leave_an_earlier_choice(copied: Path) -> None:
-    info = kept_for_openvino("dynamic", "model.int8.onnx", None)
-    add_files(copied, {}, read_bundle(copied).info.model_copy(update={"openvino": info}))
-    command = ["export", "openvino", str(copied), "--data", "jsonl:nowhere.jsonl"]
-    assert isinstance(CliRunner().invoke(app, command).exception, DataError)
-    assert read_bundle(copied).info.openvino == info

@@ -62,10 +62,6 @@ def test_rows_are_drawn_in_turn_and_as_often_as_asked(
             assert seen[stratum].sum() == wanted
 
 
-def test_rows_without_shares_all_come_in_their_order() -> None:
-    assert draw_rows(np.array([2, 1, 3]), np.ones(3), 0, 5).tolist() == [0, 1, 2]
-
-
 def test_the_order_depends_on_seed_and_epoch() -> None:
     windows, widths = np.ones(200, dtype=np.int64), np.arange(200)
     pairs = [(0, 0), (0, 1), (1, 0), (1, 1)]
@@ -82,26 +78,6 @@ def test_rows_of_like_length_stand_together() -> None:
     # Yet long and short batches follow each other at random.
     first = [int(widths[batch].mean()) for batch in batches[:50]]
     assert max(first) - min(first) > 200
-
-
-def test_without_a_seed_the_examples_are_sorted() -> None:
-    widths = np.asarray([9, 30, 12, 30, 8])
-    windows = np.asarray([1, 2, 1, 1, 1])
-    assert fill_batches(windows, widths, 2, None) == [[4, 0], [2, 3], [1]]
-
-
-def test_a_run_stopped_at_an_epochs_end_begins_the_next_whole(layouts: list[Layout]) -> None:
-    batches = WindowBatches(layouts, budget=4, seed=0)
-    batches.resume(len(batches))
-    assert len(list(batches)) == len(batches)
-
-
-def test_the_epoch_may_be_set_after_the_iterator_was_made(layouts: list[Layout]) -> None:
-    late, early = WindowBatches(layouts, 4, seed=0), WindowBatches(layouts, 4, seed=0)
-    iterator = iter(late)
-    late.set_epoch(3)
-    early.set_epoch(3)
-    assert list(iterator) == list(early) != list(WindowBatches(layouts, 4, seed=0))
 
 
 def shares(layouts: list[Layout], world: int, seed: int | None) -> list[list[list[int]]]:
@@ -141,17 +117,6 @@ def test_every_step_is_whole_and_every_example_is_read(
     assert max(totals) <= max(4, max(windows)), "more than the budget only next to a long example"
     first_epoch = fill_batches(windows, widths, 4, 0, 0)
     assert len(dealt) == len(balance_batches(first_epoch, windows, widths, world, 0, 0))
-
-
-def test_eight_devices_hardly_wait_for_each_other() -> None:
-    random = np.random.default_rng(0)
-    windows = np.ceil(np.exp(random.normal(0.5, 1.0, 2000))).astype(np.int64)  # up to 60
-    batches = fill_batches(windows, windows, 16, seed=0)
-    dealt = balance_batches(batches, windows, windows, 8, 0, 0)
-    totals = np.asarray([windows[batch].sum() for batch in dealt]).reshape(-1, 8)
-    assert totals.sum() > 0.95 * 8 * totals.max(axis=1).sum()
-    order = np.sign(np.diff(totals.max(axis=1)))
-    assert {-1, 1} <= set(order.tolist()), "short and long steps follow each other at random"
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 7])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -19,7 +18,7 @@ from trivet.data.windows import WindowSettings
 from trivet.errors import ConfigError
 from trivet.evaluation.preprocessing import PreprocessedExample, Preprocessor
 from trivet.labelled.augmentation.augment import Augmentation
-from trivet.labelled.datamodule import Item, RagData, collate_items, prepare, truths
+from trivet.labelled.datamodule import Item, RagData, collate_items, prepare
 from trivet.records import LabelledExample, Labels, RagExample
 
 
@@ -64,17 +63,6 @@ def test_each_head_has_the_mean_count_of_its_examples_over_the_epoch(items: list
 
 def names_of(data: RagData) -> list[list[str | None]]:
     return [[example.example.id for example in batch.examples] for batch in data.train_dataloader()]
-
-
-def test_lightning_finds_the_sampler_and_sets_its_epoch(items: list[Item]) -> None:
-    data = RagData(items, items[:3], pad=0, batch_windows=4, seed=0)
-    loader = data.train_dataloader()
-    epochs = []
-    for epoch in (0, 1, 0):
-        _set_sampler_epoch(loader, epoch)
-        epochs.append([sorted(batch) for batch in loader.batches])
-    assert epochs[0] == epochs[2] != epochs[1]
-    assert len(loader) == len(epochs[0]) == len(epochs[1])
 
 
 def test_a_loader_goes_on_where_its_state_was_kept(items: list[Item]) -> None:
@@ -203,22 +191,3 @@ def test_a_shared_run_goes_on_among_as_many_devices(items: list[Item]) -> None:
     assert names_of(resumed) == whole[1:]
     with pytest.raises(ConfigError, match=r"run.devices \(3\): .* shared among 2"):
         shared(items, 0, 3).load_state_dict(state)
-
-
-def test_a_batch_moves_without_its_texts(items: list[Item]) -> None:
-    data = RagData(items, items, pad=0, batch_windows=4, seed=0)
-    batch = collate_items(items[:2], pad=0)
-    moved = data.transfer_batch_to_device(batch, torch.device("meta"), 0)
-    assert all(tensor.device.type == "meta" for tensor in (*moved.windows, *moved.targets))
-    assert moved.examples == batch.examples
-
-
-def test_unknown_truths_are_nan() -> None:
-    example = RagExample("", ("A mill.",), "A mill.")
-    known = Labels(adherent=True, relevance=0.5)
-    rows = [LabelledExample(example, labels, "a", "a") for labels in (known, Labels())]
-    found = truths(rows)
-    assert found["adherent"][0] == 1.0
-    assert found["relevance"][0] == 0.5
-    assert math.isnan(found["utilization"][0])
-    assert all(math.isnan(values[1]) for values in found.values())

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from trivet.labelled.grouping import (
     GENERIC,
     Leaks,
-    digest,
     drop_leaks,
     group_by_documents,
     is_dev,
@@ -68,11 +67,6 @@ def test_is_dev_is_frozen_and_near_its_share() -> None:
     assert 0.12 < sum(map(is_dev, groups)) / 2000 < 0.18
 
 
-def test_digest_keeps_boundaries_and_reads_lone_surrogates() -> None:
-    assert digest("ab", "c") != digest("a", "bc")
-    assert len(digest("\ud800")) == 16
-
-
 KILN = "The kiln was fired in May of 1911."
 POTTERY = "Bowls are glazed before the second firing."
 CLAY = "Clay from the river bank is soft and red."
@@ -125,11 +119,3 @@ def test_short_passages_and_generic_questions_do_not_identify_a_row() -> None:
     assert (kept, leaks.question_groups) == ([], 1)
     assert drop_leaks([row("x", "Which?", "Table 3")], test)[1] == Leaks()
     assert not shares_text(row("x", ask, "Table 3"), text_digests([*contracts, *test]))
-
-
-def test_digests_hold_no_text_and_tell_rows_that_share_one() -> None:
-    digests = text_digests(TEST)
-    assert len(digests) == 4 and all(len(one) == 16 for one in digests)
-    assert shares_text(row("x", "Is it  GLAZED?", CLAY), digests)
-    assert shares_text(row("x", "Why?", CLAY, KILN), digests)
-    assert not shares_text(row("x", "", CLAY), digests)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from trivet.labelled.labelled_jsonl import (
     merge_overlapping,
-    merge_overlapping_contexts,
     read_jsonl,
     to_row,
 )
@@ -179,39 +178,6 @@ def test_a_bad_row_is_counted_and_the_rest_is_read(tmp_path: Path, bad: Any, rea
     assert place.startswith("line 2")
 
 
-def test_evidence_that_names_an_empty_span_is_not_general_support(tmp_path: Path) -> None:
-    evidence = [{"response": [0, 2], "contexts": [[0, 3, 3]]}, {"response": [3, 9], "contexts": []}]
-    (example,), _ = read(tmp_path, row({"evidence": evidence}))
-    assert example.labels.evidence == (Evidence(Span(3, 9), ()),)
-
-
-def test_overlapping_spans_of_one_kind_are_merged_and_counted(tmp_path: Path) -> None:
-    labels = {
-        "unsupported": [[21, 31], [18, 23], [0, 2], [30, 31]],
-        "relevant": [[1, 0, 5], [0, 0, 9], [0, 4, 12], [0, 12, 14]],
-        "utilized": [[0, 0, 5], [1, 0, 5]],
-        "evidence": [{"response": [0, 20], "contexts": []}, {"response": [3, 9]}],
-    }
-    (example,), report = read(tmp_path, row(labels))
-    assert example.labels.unsupported == (Span(0, 2), Span(18, 31))
-    spans = (ContextSpan(0, 0, 12), ContextSpan(0, 12, 14), ContextSpan(1, 0, 5))
-    assert example.labels.relevant == spans
-    assert report.noted == {
-        "overlapping unsupported spans were merged": 2,
-        "overlapping relevant spans were merged": 1,
-        "evidence for an unsupported span is ignored": 2,
-    }
-
-
-def test_what_is_missing_gets_a_stable_name(tmp_path: Path) -> None:
-    bare = {"question": "Hot?", "contexts": [CONTEXT], "response": RESPONSE}
-    (first, second), report = read(tmp_path, bare, bare | {"question": "Cold?"})
-    assert first.group == second.group
-    assert (first.source, first.example.id, second.example.id) == ("rows", "rows-1", "rows-2")
-    assert (first.weight, first.split, first.generator) == (1.0, None, None)
-    assert report.noted == {"no group: a digest of the contexts is used": 2}
-
-
 spans = st.lists(
     st.tuples(st.integers(0, 20), st.integers(1, 8)).map(lambda p: Span(p[0], p[0] + p[1]))
 )
@@ -227,16 +193,3 @@ def test_merged_spans_hold_the_same_characters_in_order_and_once(found: list[Spa
     assert characters(merged) == characters(found)
     assert all(left.end <= right.start for left, right in itertools.pairwise(merged))
     assert merge_overlapping(merged) == merged
-
-
-def test_neighbours_stay_apart() -> None:
-    assert merge_overlapping([Span(3, 5), Span(0, 3)]) == (Span(0, 3), Span(3, 5))
-
-
-@given(spans, spans)
-def test_contexts_are_merged_each_alone(first: list[Span], second: list[Span]) -> None:
-    both = [ContextSpan(1, one.start, one.end) for one in second]
-    both += [ContextSpan(0, one.start, one.end) for one in first]
-    expected = [ContextSpan(0, one.start, one.end) for one in merge_overlapping(first)]
-    expected += [ContextSpan(1, one.start, one.end) for one in merge_overlapping(second)]
-    assert merge_overlapping_contexts(both) == tuple(expected)

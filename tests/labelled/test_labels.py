@@ -10,7 +10,6 @@ import pytest
 from trivet.data.spans import mark_tokens
 from trivet.data.tokenization import SegmentTokenizer, TokenizedExample, tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, lay_out
-from trivet.heads.support import CLASSES
 from trivet.labelled.labels import (
     CONTRADICTION,
     ENTAILMENT,
@@ -54,11 +53,6 @@ def rows_showing(span: ContextSpan, read: TokenizedExample, layout: Layout) -> s
     return set(layout.context_row[inside & (read.context_index == span.context)].tolist())
 
 
-def test_the_classes_are_those_of_the_support_head() -> None:
-    named = {"entailment": ENTAILMENT, "neutral": NEUTRAL, "contradiction": CONTRADICTION}
-    assert [named[name] for name in CLASSES] == [0, 1, 2]
-
-
 def test_evidence_is_entailed_where_shown_and_neutral_elsewhere(
     tokenizer: SegmentTokenizer,
 ) -> None:
@@ -79,22 +73,6 @@ def test_evidence_is_entailed_where_shown_and_neutral_elsewhere(
     # Never two kinds of supervision on one token.
     assert (targets.token_supported == UNKNOWN).all()
     assert (targets.adherent, targets.weight) == (0, 0.5)
-
-
-def test_general_support_is_entailed_everywhere(tokenizer: SegmentTokenizer) -> None:
-    labels = Labels(unsupported=(), evidence=(Evidence(Span(0, len(RESPONSE)), ()),))
-    _, layout, targets = lay(labels, tokenizer)
-    assert layout.response_row.shape[1] > 1
-    assert (targets.window_class == ENTAILMENT).all()
-
-
-def test_of_two_pieces_of_evidence_a_window_may_show_either(tokenizer: SegmentTokenizer) -> None:
-    whole = Span(0, len(RESPONSE))
-    labels = Labels(unsupported=(), evidence=(Evidence(whole, (STONE,)), Evidence(whole, (BOAT,))))
-    read, layout, targets = lay(labels, tokenizer)
-    both = rows_showing(STONE, read, layout) | rows_showing(BOAT, read, layout)
-    wanted = np.where(np.isin(layout.response_row, sorted(both)), ENTAILMENT, NEUTRAL)
-    np.testing.assert_array_equal(targets.window_class, wanted)
 
 
 def test_evidence_in_parts_is_entailed_only_where_all_of_it_is(tokenizer: SegmentTokenizer) -> None:
@@ -126,33 +104,6 @@ def test_an_evidence_window_is_never_neutral(tokenizer: SegmentTokenizer) -> Non
     assert (targets.token_supported[boat] == UNKNOWN).all()
 
 
-def test_a_token_without_evidence_is_known_by_itself(tokenizer: SegmentTokenizer) -> None:
-    labels = Labels(unsupported=(SAYS_AGE,), evidence=(Evidence(SAYS_STONE, (STONE,)),))
-    read, _, targets = lay(labels, tokenizer)
-    boat = mark_tokens(read.response.offsets, [SAYS_BOAT])
-    assert (targets.token_supported[boat] == 1).all()
-    assert (targets.window_class[boat] == UNKNOWN).all()
-    assert (targets.token_supported[~boat] == UNKNOWN).all()
-    assert (targets.window_class[~boat] != UNKNOWN).all()
-
-
-def test_evidence_without_a_token_makes_nothing_neutral(tokenizer: SegmentTokenizer) -> None:
-    space = FIRST.index(" mill")
-    evidence = Evidence(SAYS_STONE, (ContextSpan(0, space, space + 1),))
-    labels = Labels(unsupported=(), evidence=(evidence,))
-    read, _, targets = lay(labels, tokenizer)
-    stone = mark_tokens(read.response.offsets, [SAYS_STONE])
-    assert (targets.window_class[stone] == UNKNOWN).all()
-    assert (targets.token_supported[stone] == 1).all()
-
-
-def test_unsupported_tokens_stay_so_despite_evidence(tokenizer: SegmentTokenizer) -> None:
-    labels = Labels(unsupported=(SAYS_AGE,), evidence=(Evidence(Span(0, len(RESPONSE)), (STONE,)),))
-    read, _, targets = lay(labels, tokenizer)
-    wrong = mark_tokens(read.response.offsets, [SAYS_AGE])
-    np.testing.assert_array_equal((targets.window_class == CONTRADICTION).all(axis=1), wrong)
-
-
 @pytest.mark.parametrize("evidence", [None, (Evidence(SAYS_STONE, (STONE,)),)])
 def test_where_the_evidence_is_unknown_or_unused_tokens_are_labelled(
     tokenizer: SegmentTokenizer, evidence: tuple[Evidence, ...] | None
@@ -162,28 +113,6 @@ def test_where_the_evidence_is_unknown_or_unused_tokens_are_labelled(
     wrong = mark_tokens(read.response.offsets, [SAYS_AGE])
     np.testing.assert_array_equal(targets.token_supported, np.where(wrong, 0, 1))
     assert (targets.window_class == UNKNOWN).all()
-
-
-@pytest.mark.parametrize(
-    ("labels", "adherent"),
-    [(Labels(), UNKNOWN), (Labels(adherent=True), 1), (Labels(adherent=False), 0)],
-)
-def test_spans_may_be_unknown(tokenizer: SegmentTokenizer, labels: Labels, adherent: int) -> None:
-    read, layout, targets = lay(labels, tokenizer)
-    assert targets.adherent == adherent
-    assert targets.window_class.shape == layout.response_row.shape
-    assert targets.relevant.shape == targets.utilized.shape == (len(read.context),)
-    for name in ("window_class", "token_supported", "relevant", "utilized"):
-        assert (getattr(targets, name) == UNKNOWN).all()
-
-
-def test_context_marks_tell_none_from_unknown(tokenizer: SegmentTokenizer) -> None:
-    read, _, targets = lay(Labels(relevant=(STONE, BOAT), utilized=()), tokenizer)
-    assert (targets.utilized == 0).all()
-    places = zip(read.context_index, read.context.offsets, targets.relevant, strict=True)
-    marked = [EXAMPLE.contexts[number][start:end] for number, (start, end), mark in places if mark]
-    stone, boat = FIRST[STONE.start :], SECOND[BOAT.start :]
-    assert "".join(marked).replace(" ", "") == (stone + boat).replace(" ", "")
 
 
 def test_a_response_in_chunks_has_a_label_for_each_window(tokenizer: SegmentTokenizer) -> None:

@@ -55,15 +55,6 @@ def test_a_label_is_read_in_every_form(
     assert found.report.dropped == {f"no label in column {found.column!r}": 1}
 
 
-def test_names_of_other_tools_and_paths_are_followed(tmp_path: Path) -> None:
-    row = {"ask": "What?", "retrieved_contexts": ["The mill is old."], "answer": "It is old."}
-    file = write(tmp_path / "rows.jsonl", {**row, "review": {"ok": 1}}, {**row, "review": {}})
-    found = read_plain(file, "review.ok", mapping={"question": "ask"})
-    assert verdicts(found) == [True]
-    nested = write(tmp_path / "nested.jsonl", {**ROW, "labels": {"adherent": False}})
-    assert verdicts(read_plain(nested)) == [False]
-
-
 @pytest.mark.parametrize("column", ["hallucinated", "is_unsupported", "Incorrect"])
 def test_true_in_a_column_of_errors_is_unsupported(column: str) -> None:
     assert read_label(1, column) is False
@@ -118,8 +109,3 @@ def test_bad_labels_are_refused_by_place(
     file = write(tmp_path / "rows.jsonl", *({**ROW, **row} for row in rows))
     with pytest.raises(DataError, match=complaint):
         read_plain(file, label)
-
-
-def test_an_empty_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="there are no rows"):
-        read_plain(write(tmp_path / "rows.jsonl"))

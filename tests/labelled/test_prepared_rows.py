@@ -103,15 +103,6 @@ def test_processes_prepare_the_same_rows_in_the_same_order(
     assert all(same(*pair) for pair in zip(one, other, strict=True))
 
 
-def test_another_tokenizer_has_a_file_of_its_own(
-    cached: Callable[..., PreparedRows], tmp_path: Path, tiny_tokenizer: SegmentTokenizer
-) -> None:
-    cached()
-    tiny_tokenizer.unify_forms()
-    cached()
-    assert len(list(tmp_path.glob("*.arrow"))) == 2
-
-
 def test_of_several_that_ask_at_once_one_prepares(
     cached: Callable[..., PreparedRows], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

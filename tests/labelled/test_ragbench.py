@@ -106,62 +106,6 @@ def test_a_full_stop_after_a_key_is_no_part_of_it(tmp_path: Path) -> None:
     assert noted == {}
 
 
-@pytest.mark.parametrize(
-    ("others", "known", "noted"),
-    [
-        (
-            {"sentence_support_information": [support("a"), support("c", "0q")]},
-            {"evidence": (), "unsupported": (Span(18, 27),)},
-            {
-                "a supported sentence has no support named": 2,
-                "a supporting key names no sentence": 1,
-            },
-        ),
-        (
-            {
-                "all_relevant_sentence_keys": ["0a", "0b", "7z"],
-                "sentence_support_information": [support("a", "0a", "9q"), support("z", "0a")],
-            },
-            {
-                "relevant": (ContextSpan(0, 0, 21), ContextSpan(0, 22, 40)),
-                "evidence": (Evidence(Span(0, 17), (ContextSpan(0, 0, 21),)),),
-            },
-            {
-                "all_relevant_sentence_keys names no sentence": 1,
-                "a supporting key names no sentence": 1,
-                "support is given for no sentence of the response": 1,
-            },
-        ),
-        (
-            {"unsupported_response_sentence_keys": ["b", "y"]},
-            {"unsupported": None, "adherent": False},
-            {"unsupported is unknown: a key names no sentence": 1},
-        ),
-        (
-            {"adherence_score": True},
-            {"unsupported": None, "adherent": True},
-            {"unsupported is unknown: it contradicts adherence_score": 1},
-        ),
-        (
-            {"relevance_score": 0.9, "utilization_score": float("nan"), "completeness_score": 1.5},
-            {"relevance": 0.9, "utilization": None, "completeness": None},
-            {
-                "relevance_score is not the share of the sentences named": 1,
-                "utilization_score lies outside [0, 1]": 1,
-                "completeness_score lies outside [0, 1]": 1,
-            },
-        ),
-    ],
-    ids=["support-without-keys", "key-of-nothing", "unknown-key", "contradiction", "scores"],
-)
-def test_inconsistent_labels_are_noted(
-    tmp_path: Path, others: dict[str, Any], known: dict[str, Any], noted: dict[str, int]
-) -> None:
-    labels, found = labels_of(tmp_path, **others)
-    assert {name: getattr(labels, name) for name in known} == known
-    assert found == noted
-
-
 def test_unknown_stays_unknown(tmp_path: Path) -> None:
     columns = [name for name in row() if name.endswith(("_information", "_keys", "_score"))]
     assert len(columns) == 8
@@ -230,13 +174,6 @@ def test_two_responses_to_one_question_share_a_group_and_not_an_id(tmp_path: Pat
     assert len({example.example.id for example in examples}) == 4
 
 
-def test_documents_that_all_share_are_divided_and_said_so(tmp_path: Path) -> None:
-    rows = [row(id=f"q{n}", question=f"Question {n}?") for n in range(30)]
-    examples, report = read(tmp_path, *rows)
-    assert len({example.group for example in examples}) == 30
-    assert report.noted == {"documents that occur in several groups": 2}
-
-
 def test_one_folder_of_sets_or_the_folder_of_one_set(tmp_path: Path) -> None:
     write_parquet(tmp_path / "pottery" / "validation-00000-of-00001.parquet", row())
     write_parquet(tmp_path / "pottery" / "test.parquet", row(id="q2"))
@@ -249,16 +186,6 @@ def test_one_folder_of_sets_or_the_folder_of_one_set(tmp_path: Path) -> None:
     ]
     one, _ = read_ragbench(str(tmp_path / "pottery"))
     assert {item.source for item in one} == {"ragbench/pottery"}
-
-
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"holds no \*\.parquet"):
-        read_ragbench(str(tmp_path))
-    (tmp_path / "train.parquet").write_bytes(b"PAR1 but not really")
-    with pytest.raises(DataError, match=r"train\.parquet cannot be read as parquet"):
-        read_ragbench(str(tmp_path))
-    with pytest.raises(DataError, match=r"no folder .*a hub data set is named owner/name"):
-        read_ragbench(str(tmp_path / "absent"))
 
 
 def test_the_hub_is_read_set_by_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from trivet.errors import DataError
 from trivet.labelled.ragtruth import read_ragtruth, split_passages
 from trivet.labelled.source_report import SourceReport
 from trivet.records import LabelledExample, Labels, Span
@@ -118,13 +117,6 @@ def test_a_bad_row_is_counted_with_its_line(tmp_path: Path, bad: Any, reason: st
     assert [place.partition(":")[0] for place in report.places[reason]] == ["response.jsonl line 2"]
 
 
-def test_overlapping_spans_are_merged_and_counted(tmp_path: Path) -> None:
-    spans = [label(22, 31), label(25, 28, "sin"), label(0, 4, "Clay")]
-    (example,), report = read(tmp_path, response(labels=spans))
-    assert example.labels.unsupported == (Span(0, 4), Span(22, 31))
-    assert report.noted == {"overlapping spans were merged": 1}
-
-
 @pytest.mark.parametrize(
     ("types", "contradicted"),
     [
@@ -142,15 +134,6 @@ def test_the_type_of_a_span_tells_a_conflict(
     assert example.labels.contradicted == contradicted
 
 
-def test_an_odd_source_is_noted_and_costs_its_responses_only(tmp_path: Path) -> None:
-    sources = [QA, "{broken", {"source_id": "2", "source_info": 7}]
-    examples, report = read(tmp_path, response(), response(source_id="2"), sources=sources)
-    assert len(examples) == 1
-    kinds = {"source unreadable: line is not JSON", "source of an unknown format"}
-    assert set(report.noted) == kinds
-    assert report.dropped == {"its source is not in source_info.jsonl": 1}
-
-
 @pytest.mark.parametrize(
     ("text", "passages"),
     [
@@ -162,11 +145,6 @@ def test_an_odd_source_is_noted_and_costs_its_responses_only(tmp_path: Path) -> 
 )
 def test_split_passages(text: str, passages: tuple[str, ...]) -> None:
     assert split_passages(text) == passages
-
-
-def test_a_folder_without_the_files_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"it lacks response\.jsonl, source_info\.jsonl"):
-        read_ragtruth(str(tmp_path))
 
 
 def test_the_hub_is_read_with_groups_of_equal_contexts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 
 import pytest
 
 from trivet.errors import DataError
-from trivet.labelled.source_report import EXAMPLES_KEPT, RowError, SourceReport
 from trivet.labelled.sources import check_source, load_source
 
 
@@ -53,32 +51,6 @@ def test_the_publishers_split_by_name(tmp_path: Path) -> None:
         load_source(spec, "valid")
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        (
-            "rows.csv",
-            "must be ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or [jsonl:]FILE",
-        ),
-        (
-            "jsonl:",
-            "must be ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or [jsonl:]FILE",
-        ),
-        ("jsonl:nowhere.jsonl", "no such file: nowhere.jsonl"),
-        ("ragtruth:nowhere", "no folder 'nowhere', and a hub data set is named owner/name"),
-        ("ragbench:./nowhere", "no folder './nowhere'"),
-        ("halubench:./nowhere", "no folder './nowhere'"),
-        ("finqa:./nowhere", "no folder './nowhere'"),
-        ("eli5:./nowhere", "no folder './nowhere'"),
-    ],
-)
-def test_a_source_that_is_none_is_refused(spec: str, message: str) -> None:
-    for read in (check_source, load_source):
-        with pytest.raises(DataError) as caught:
-            read(spec)
-        assert message in str(caught.value)
-
-
 def test_the_hub_is_not_asked_whether_a_source_is_there(tmp_path: Path) -> None:
     for spec in ("ragbench:org/name", "ragtruth:ragtruth", f"eli5:{tmp_path}", "finqa:finqa"):
         check_source(spec)
@@ -111,31 +83,6 @@ def test_a_file_that_puts_one_group_into_two_splits_is_refused(tmp_path: Path, s
     examples, report = load_source(spec, "all")
     assert len(examples) == 4
     assert report.noted == {"groups that occur in several of the publisher's splits": 1}
-
-
-def test_what_was_dropped_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    spec = write(tmp_path, [None])
-    path = Path(spec.removeprefix("jsonl:"))
-    path.write_text(path.read_text(encoding="utf-8") + "\n{broken\n", encoding="utf-8")
-    with caplog.at_level(logging.WARNING):
-        load_source(spec)
-    assert "2 rows, 1 kept" in caplog.text
-    assert "1 x line is not JSON (first at line 2)" in caplog.text
-
-
-def test_the_report_counts_all_and_remembers_a_few() -> None:
-    report = SourceReport(source="jsonl:x")
-    for number in range(20):
-        report.drop(RowError("broken"), f"line {number}")
-    report.note("odd", "line 3", 4)
-    report.note("fine", "line 4", 0)
-    assert report.dropped == {"broken": 20}
-    assert report.noted == {"odd": 4}
-    assert report.places == {
-        "broken": [f"line {number}" for number in range(EXAMPLES_KEPT)],
-        "odd": ["line 3"],
-    }
-    assert json.loads(json.dumps(report.to_dict()))["dropped"] == {"broken": 20}
 
 
 def test_a_jsonl_file_needs_no_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ from torch import nn
 
 from tests.conftest import RELATIVE, TINY
 from tests.model.windows import three
-from trivet.errors import ConfigError
 from trivet.model.architecture import TrunkKind
 from trivet.model.multi_trunk import AnyTrunk, PartialTrunk, make_trunk
 from trivet.model.rag_model import RagModel
@@ -128,21 +127,3 @@ def test_other_encoders_of_these_families_split_too(
     mask = three(9)[1].bool()
     for states in split(*three(9)).values():
         torch.testing.assert_close(states[mask], whole.encode(*three(9))[mask])
-
-
-@pytest.mark.parametrize("shared_layers", [-1, 0, 2])
-def test_a_split_that_shares_all_or_nothing_is_refused(
-    tiny_bert: transformers.BertModel, shared_layers: int
-) -> None:
-    message = rf"encoder\.shared_layers \({shared_layers}\) must be 1 to 1 .* of 2 layers"
-    with pytest.raises(ConfigError, match=message):
-        make_trunk(Trunk(tiny_bert), "partial", shared_layers)
-
-
-def test_what_cannot_be_split_is_refused_by_name(tiny_bert: transformers.BertModel) -> None:
-    with pytest.raises(ConfigError, match=r"encoder\.shared_layers must be given"):
-        make_trunk(Trunk(tiny_bert), "partial")
-    electra = transformers.ElectraModel(transformers.ElectraConfig(**SMALL, embedding_size=16))
-    with pytest.raises(ConfigError, match=r"partial splits bert, .* and this is electra"):
-        make_trunk(Trunk(electra), "partial", 1)
-    assert make_trunk(Trunk(electra), "separate").kind == "separate"

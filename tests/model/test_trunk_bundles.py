@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from trivet.bundle.bundle import add_files, parse_info, read_bundle, write_bundle
+from trivet.bundle.bundle import add_files, read_bundle, write_bundle
 from trivet.bundle.schema import BundleInfo
 from trivet.bundle.weights import load_rag_model
 from trivet.data.tokenization import SegmentTokenizer
@@ -112,20 +112,3 @@ def test_a_description_of_something_else_is_refused(weights_bundle: Path) -> Non
         add_files(weights_bundle, {"encoder.json": json.dumps(changed).encode()})
         with pytest.raises(BundleError, match=message):
             load_rag_model(read_bundle(weights_bundle))
-
-
-def test_a_split_that_the_encoder_has_not_is_refused(bundle_of: Callable[..., Path]) -> None:
-    folder = bundle_of("partial", shared_layers=7)
-    with pytest.raises(BundleError, match=r"describes no model: .*shared_layers \(7\) must be 1"):
-        load_rag_model(read_bundle(folder))
-
-
-@pytest.mark.parametrize(
-    "changed", [{"trunk": "partial"}, {"shared_layers": 1}, {"trunk": "twisted"}]
-)
-def test_bundle_json_says_nothing_that_cannot_be(
-    weights_bundle: Path, changed: dict[str, Any]
-) -> None:
-    said = json.loads(read_bundle(weights_bundle).info.to_json()) | changed
-    with pytest.raises(BundleError, match=r"shared_layers|trunk"):
-        parse_info(json.dumps(said).encode(), "bundle.json")

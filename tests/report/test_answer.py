@@ -38,24 +38,6 @@ def test_the_pieces_are_the_text(
     assert "".join(part.text for part in cut_context(text, context)) == text
 
 
-def test_by_hand() -> None:
-    text = "One two. Three four."
-    sentences = [
-        SentenceVerdict(0, 8, "One two.", 0.9, True),
-        SentenceVerdict(9, 20, "Three four.", 0.2, False),
-    ]
-    spans = [UnsupportedSpan(4, 14, "two. Three", 0.7), UnsupportedSpan(15, 19, "four", 0.8)]
-    found = [
-        (one.verdict and one.verdict.support, [(p.text, p.marked) for p in one.pieces])
-        for one in cut_response(text, sentences, spans)
-    ]
-    assert found == [
-        (0.9, [("One ", False), ("two.", True)]),
-        (None, [(" ", True)]),
-        (0.2, [("Three", True), (" ", False), ("four", True), (".", False)]),
-    ]
-
-
 @given(st.text(min_size=1, max_size=40), st.lists(st.integers(1, 40), max_size=5))
 def test_a_rebuilt_text_holds_its_spans(text: str, cuts: list[int]) -> None:
     edges = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
@@ -141,14 +123,6 @@ def test_a_notebook_says_why_a_span_is_unsupported(
     numbers = re.findall(r'-(\d)-1" data-places="[^"]*">\[(\d)\]<', html)
     assert numbers and all(place == number for place, number in numbers)
     assert '-1-1">It was built in 1817.' in html and '-2-1">The dam is of 1871.' in html
-
-
-def test_the_marked_text_that_is_no_value_has_one_line() -> None:
-    verdict = with_value("value_not_in_contexts")
-    rest = [UnsupportedSpan(a, b, RESPONSE[a:b], 0.8) for a, b in ((16, 22), (23, 28))]
-    html = replace(verdict, unsupported=(*rest, *verdict.unsupported))._repr_html_()
-    assert html.count('tv-reason"') == 2
-    assert "other marked text</mark>: no context supports it" in html
 
 
 @pytest.mark.parametrize("text", [*PAYLOADS, "a\ud800b", "\udfff"])

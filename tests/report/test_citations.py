@@ -10,14 +10,11 @@ from tests.report.rows import said
 from trivet.data.sentences import split_sentences
 from trivet.records import (
     CitationMark,
-    ContextName,
-    ContextSentence,
-    ContextVerdict,
     Evaluation,
     EvidenceSpan,
     SentenceVerdict,
 )
-from trivet.report.sources import check_citations, number_citations
+from trivet.report.sources import check_citations
 
 CONTEXTS = (
     "The mill was built of stone in 1817.",
@@ -98,14 +95,6 @@ def test_marks_may_name_ids_and_titles(marks: str, contexts: list[int]) -> None:
     assert {response[mark.start] + response[mark.end - 1] for mark in found.marks} <= {"[]", "()"}
 
 
-def test_of_two_contexts_with_one_name_the_right_one_is_meant() -> None:
-    verdict = verdict_of("The ferry is red [boats].")
-    named = tuple(replace(context, title="Boats") for context in verdict.contexts)
-    found = check_citations(replace(verdict, contexts=named))
-    assert found is not None
-    assert found.marks == (CitationMark(17, 24, 1, True),)
-
-
 def test_precision_counts_marks_and_recall_counts_sentences() -> None:
     response = "The mill was built in 1817 [1][2]. The ferry is red.[2] The bridge is made of iron."
     found = check_citations(verdict_of(response))
@@ -125,17 +114,6 @@ def test_a_mark_in_an_unsupported_sentence_is_wrong_and_needs_no_recall() -> Non
     assert (found.precision, found.recall) == (0.0, None)
 
 
-def test_the_number_of_a_mark_is_no_word_of_its_sentence() -> None:
-    verdict = verdict_of("Quite another matter [1817].")
-    verdict = replace(
-        verdict, sentences=(replace(verdict.sentences[0], text="Another matter [18]"),)
-    )
-    contexts = (ContextVerdict(0.5, 0.5, (ContextSentence(0, 9, "18 men are", 0.5, 0.5),)),)
-    found = check_citations(replace(verdict, contexts=contexts))
-    assert found is not None
-    assert not found.marks[0].supported
-
-
 def test_a_mark_is_checked_against_the_evidence_not_against_shared_words() -> None:
     verdict = verdict_of("The ferry is red [1][2].")
     by_words = check_citations(verdict)
@@ -145,14 +123,3 @@ def test_a_mark_is_checked_against_the_evidence_not_against_shared_words() -> No
     for found, supported in ((by_words, [False, True]), (by_head, [True, False])):
         assert found is not None
         assert [mark.supported for mark in found.marks] == supported
-
-
-def test_marks_with_names_are_read_as_numbers_of_equal_length() -> None:
-    names = [ContextName("doc-7", "Smith, J. (2020). Old mills"), ContextName("b", None)]
-    for given, read in (
-        ("Built in 1790 [doc-7].", "Built in 1790 [1    ]."),
-        ("Built in 1790 (doc-7), wide (b).", "Built in 1790 [1    ], wide (b)."),
-        ("Built in 1790 (Smith 2020), wide [b].", "Built in 1790 [1         ], wide [2]."),
-        ("Built [1] in [2, 3] 1790 (Miller 2020) [c].", None),
-    ):
-        assert number_citations(given, names) == (read or given)

@@ -10,10 +10,8 @@ import pytest
 
 from tests.browser import IN_CHROMIUM, Tab, open_tab
 from tests.report.rows import HOSTILE, PAYLOADS, make_row
-from trivet.report.pages import to_html
 from trivet.report.two_runs import render_comparison
 from trivet.report.verdicts_page import render_verdicts
-from trivet.verdict_json import read_evaluation
 
 pytestmark = IN_CHROMIUM
 
@@ -142,33 +140,6 @@ def test_a_click_or_a_tap_leads_to_the_first_source(tab: Tab, tmp_path: Path, mo
     tab.send("Emulation.setTouchEmulationEnabled", enabled=False)
     tab.send("Emulation.clearDeviceMetricsOverride")
     check_quiet(tab, file)
-
-
-def test_a_notebook_marks_sources_without_a_script(tab: Tab, tmp_path: Path) -> None:
-    html = to_html(read_evaluation(make_row().verdict or {}))
-    tab.open(f"<!doctype html>{html}", tmp_path / "page.html")
-    style = "getComputedStyle(document.querySelector('.tv-s[id]')).outlineStyle"
-    assert tab.ask(style) == "none"
-    tab.ask("document.querySelector('.tv-sentence a').focus()")
-    assert tab.ask(style) == "solid"
-    assert tab.ask("document.querySelector('.tv-s[id]').checkVisibility()") is True
-    assert tab.ask("document.scripts.length") == 0
-
-
-@pytest.mark.parametrize("own", ["data-jp-theme-light='{}'", "theme='{}'", "class='vscode-{}'"])
-def test_a_notebook_follows_the_theme_of_its_program(tab: Tab, tmp_path: Path, own: str) -> None:
-    fragment = to_html(read_evaluation(make_row().verdict or {}))
-    names = ("true", "false") if "jp" in own else ("light", "dark")
-    colours = []
-    for system in ("light", "dark"):
-        features = [{"name": "prefers-color-scheme", "value": system}]
-        tab.send("Emulation.setEmulatedMedia", features=features)
-        for name in names:
-            page = f"<!doctype html><html {own.format(name)}><body>{fragment}"
-            tab.open(page, tmp_path / "page.html")
-            colours.append(tab.ask("getComputedStyle(document.querySelector('.tv')).color"))
-    tab.send("Emulation.setEmulatedMedia", features=[])
-    assert colours[:2] == colours[2:] and colours[0] != colours[1]
 
 
 def test_paper_phone_and_dark(tab: Tab, tmp_path: Path) -> None:

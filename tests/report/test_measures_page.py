@@ -64,30 +64,3 @@ def test_failures_are_listed_by_code() -> None:
     page = page_of([*rows, *(Prediction(row.example, failed) for row in rows[:2])])
     assert "12 evaluated, 2 failed" in page
     assert "x: has 9 &lt;million&gt; characters" in page
-
-
-def test_one_class_has_no_roc_curve() -> None:
-    page = page_of([prediction("logs", n, True, 0.9) for n in range(4)])
-    assert titles(page) == ["hallucination: reliability", "support: reliability"]
-
-
-def test_a_family_shares_plots_of_few_curves() -> None:
-    rows = [row for number in range(7) for row in rows_of(f"halubench/set{number}")]
-    page = page_of(rows)
-    assert headings(page)[-2:] == ["halubench/pooled", "halubench/mean"]
-    mean = page.partition("<h2>halubench/mean</h2>")[2]
-    assert titles(f"<title></title>{mean}") == ["hallucination: ROC, with its area"] * 2
-    assert all(f"halubench/set{number} " in mean for number in range(7))
-
-
-def test_lengths_have_a_table() -> None:
-    page = page_of(rows_of("logs", 24), {"0-5k": 12, "5k-16k": 12, "over 16k": 0})
-    before, _, after = page.partition("<h2>By length</h2>")
-    assert "0-5k: 12, 5k-16k: 12, over 16k: 0" in after
-    assert "logs, 5k-16k" in after
-    assert "hallucination_auroc_change" in after
-    assert "_change" not in before
-
-
-def test_a_name_that_is_invalid_in_xml_is_replaced() -> None:
-    assert "odd\ufffdname" in page_of(rows_of("odd\x00name"))

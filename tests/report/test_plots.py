@@ -57,15 +57,6 @@ def test_a_histogram_has_a_bar_where_there_are_values() -> None:
     assert not list(parsed(histogram_svg(np.zeros(0), "none", "rows"), "none").iter(f"{SVG}rect"))
 
 
-def test_an_interval_plot_has_a_dot_for_each_row_and_its_interval() -> None:
-    rows = [("shared & more", 0.71, 0.68, 0.74), ("one", 0.7, None, None)]
-    root = parsed(interval_svg(rows, "AUROC", "area", 0.0), "AUROC")
-    assert "0.0" in [text.text for text in root.iter(f"{SVG}text")]
-    assert len(list(root.iter(f"{SVG}circle"))) == 2
-    lines = [path for path in root.iter(f"{SVG}path") if path.get("stroke-width") == "2"]
-    assert len(lines) == 1
-
-
 @given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1e6), st.floats(0, 1e6)), max_size=8))
 def test_any_intervals_stay_inside_the_picture(drawn: list[tuple[float, float, float]]) -> None:
     rows = [(f"row {i}", v, v - below, v + above) for i, (v, below, above) in enumerate(drawn)]

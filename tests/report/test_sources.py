@@ -25,17 +25,6 @@ def test_the_sentence_with_the_rarest_shared_words_comes_first() -> None:
     assert found[0].share == 1.0
 
 
-def test_the_second_source_has_words_that_the_first_one_lacks() -> None:
-    (found,) = find_sources(said(["The stone mill was built in 1817 by the river."], CONTEXTS))
-    assert [one[:2] for one in found] == [(0, 1), (0, 0)]
-
-
-def test_a_sentence_without_shared_words_has_no_source() -> None:
-    found = find_sources(said(["Quite another matter altogether.", "!"], CONTEXTS))
-    assert found == [(), ()]
-    assert find_sources(said(["A mill."], [[]])) == [()]
-
-
 def test_the_sources_are_the_evidence_in_its_order_whatever_the_words() -> None:
     verdict = said(["The bridge is made of iron.", "The ferry left."], CONTEXTS)
     first, second = verdict.sentences

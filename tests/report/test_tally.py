@@ -63,25 +63,6 @@ def test_columns_divide_the_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "shown"),
-    [
-        ([10, 2, 2, 100], ["2", "10", "100"]),
-        (["0.5", "0.25", "1e-3"], ["1e-3", "0.25", "0.5"]),
-        (["v10", "v2", "v2", "v9"], ["v2", "v9", "v10"]),
-        (["small", "big", "big"], ["big", "small"]),
-        (["small", "v2", "v2", "v1", "v2", "v1"], ["v2", "v1", "small"]),
-    ],
-)
-def test_groups_are_sorted_as_numbers_if_they_have_some(
-    values: list[object], shown: list[str]
-) -> None:
-    rows = [make_row(n, metadata={"group": value}) for n, value in enumerate(values, start=1)]
-    (column,) = tally(rows).columns
-    assert column.values == shown
-    assert [shown[code] for code in column.codes] == [str(value) for value in values]
-
-
-@pytest.mark.parametrize(
     ("faithfulness", "fields", "kinds"),
     [
         (0.9, {"adherent": True}, {SUPPORTED}),

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import io
-import re
-from typing import Any
 
 import pytest
 from rich.console import Console
 
 from tests.report.rows import make_row, said
-from trivet.bundle.schema import ScoreInfo
 from trivet.evaluation.evaluator import Evaluator
-from trivet.report.bundle_tables import render_info
 from trivet.report.terminal import render_verdict, visible
 from trivet.verdict_json import read_evaluation
 
@@ -65,51 +61,3 @@ def test_each_sentence_is_followed_by_its_sources(supported: bool, name: str) ->
     assert lines[place + 3][-1].endswith(texts[1])
     assert lines[place + 4][-1].endswith(texts[2])
     assert lines[place + 5] == [name, f"[2] {CONTEXTS[1]}"]
-
-
-def test_a_long_response_shows_the_best_source_of_each_sentence() -> None:
-    text = "The stone mill of 1817."
-    for count, lines in ((10, 20), (11, 11)):
-        shown = printed(said([text] * count, [[text] for text in CONTEXTS])).splitlines()
-        sources = [line.split() for line in shown if line.split()[:1] == ["source"]]
-        assert len(sources) == lines
-        assert all(("+1" in line[:2]) == (count > 10) for line in sources)
-
-
-def test_without_a_response_there_are_dashes(judge: Evaluator) -> None:
-    verdict = judge.evaluate("What?", ["The mill."], "")
-    assert printed(render_verdict("", ["The mill."], verdict)).split()[:2] == ["faithfulness", "-"]
-
-
-def test_a_shortened_text_ends_with_an_ellipsis(judge: Evaluator) -> None:
-    response = "The old mill by the river was built of stone and wood by two brothers. It is red."
-    verdict = judge.evaluate("What?", [response], response)
-    text = printed(render_verdict(response, [response], verdict), width=80)
-    assert "It is red." in text
-    start = r"The old mill by the river[a-z ]*…"
-    assert len(re.findall(start, text)) == 3  # the sentence, its source and the context
-    assert max(map(len, text.splitlines())) <= 80
-
-
-def test_info_groups_scores_by_data_set_with_precisions_side_by_side(judge: Evaluator) -> None:
-    about = {"data": "ragbench/[mine]", "split": "dev", "date": "2020-01-01", "command": "test"}
-    values = {"relevance_rmse": 0.1234, "span_f1": 0.5}
-    precisions: list[dict[str, Any]] = [
-        {"precision": "fp32", "low": None, "high": None},
-        {"precision": "int8", "low": 0.1, "high": 0.2},
-    ]
-    scores = tuple(
-        ScoreInfo.model_validate({**about, **one, "measure": measure, "value": value, "n": 7})
-        for measure, value in values.items()
-        for one in precisions
-    )
-    info = judge.bundle.info.model_copy(update={"scores": scores})
-    lines = [line.split() for line in printed(render_info(info, "here"), width=80).splitlines()]
-    titles = ["Model", "Windows", "Thresholds", "Graphs"]
-    assert [line[0] for line in lines if line and line[0] in titles] == titles
-    assert lines[-4:] == [
-        ["measure", "rows", "fp32", "int8"],
-        ["ragbench/[mine],", "dev"],
-        ["relevance_rmse", "7", "0.123", "0.123", "(0.100-0.200)"],
-        ["span_f1", "7", "0.500", "0.500", "(0.100-0.200)"],
-    ]

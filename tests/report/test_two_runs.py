@@ -10,7 +10,6 @@ import pytest
 
 from tests.report.rows import make_row
 from trivet.errors import DataError
-from trivet.records import FailedEvaluation
 from trivet.report.tally import tally
 from trivet.report.two_runs import Pairing, pair, render_comparison
 from trivet.report.verdict_files import VerdictRow
@@ -91,12 +90,3 @@ def test_rows_without_unique_ids_are_paired_by_number() -> None:
     assert mean.value == pytest.approx(0.05)
     assert mean.low is not None and mean.high is not None and mean.low < 0 < mean.high
     assert pairs.mean_difference("faithfulness", np.arange(8) < 3).value == pytest.approx(-0.2)
-
-
-def test_failures_and_other_questions_are_counted() -> None:
-    failed = FailedEvaluation("b", "empty_contexts", "none")
-    second = [make_row(1, 0.6, id_="a", question="Who?"), make_row(2, id_="b", error=failed)]
-    pairs = paired([make_row(1, 0.4, id_="a"), make_row(2, 0.4, id_="b")], second)
-    assert pairs.evaluated.tolist() == [True, False]
-    assert pairs.other_questions() == 1
-    assert pairs.mean_difference("faithfulness").n == 1

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
-
-import pytest
 
 from tests.report.rows import make_row
-from trivet.measures.figures import ErrorRates
 from trivet.records import FailedEvaluation
-from trivet.report.groups import read_labels
-from trivet.report.tally import tally
 from trivet.report.verdict_files import VerdictRow
-from trivet.report.verdicts_page import render_verdicts, worst
+from trivet.report.verdicts_page import render_verdicts
 
 ABOUT = {"bundle": "tiny, manifest 012345"}
 
@@ -42,17 +36,6 @@ def test_all_rows_are_counted_and_the_worst_come_first() -> None:
     assert "leaves out" not in whole and "tiny, manifest 012345" in whole
 
 
-def test_each_score_has_its_worst_among_the_shown() -> None:
-    rows = [
-        *rows_of(12),
-        make_row(13, 0.99, id_="q13", relevance=0.01),
-        make_row(14, 0.98, id_="q14", completeness=0.01),
-        make_row(15, None, id_="q15", utilization=0.01),
-    ]
-    places = worst(tally(rows), 4)
-    assert [rows[place].id for place in places] == ["q1", "q14", "q13", "q15"]
-
-
 def test_an_answer_shows_its_spans_sentences_contexts_and_what_was_cut() -> None:
     page = render_verdicts([make_row(context_ids=("doc-7",))], ABOUT)
     card = page.partition('<div id="answers">')[2]
@@ -65,48 +48,6 @@ def test_an_answer_shows_its_spans_sentences_contexts_and_what_was_cut() -> None
     for note in ("3 windows of 512 tokens", "7 tokens of the question", "read in 2 chunks"):
         assert note in card
     assert '<span class="kind">unsupported</span>' in card
-
-
-@pytest.mark.parametrize(
-    ("row", "shown", "not_shown"),
-    [
-        ({"faithfulness": 0.9}, ["Nothing: none of 1 answer is unsupported."], ["bundle has no"]),
-        (
-            dict.fromkeys(("relevance", "utilization", "completeness")),
-            [
-                "No row has relevance and utilization and completeness: the bundle has no head",
-                "the bundle has no head for relevance and utilization",
-            ],
-            [],
-        ),
-        (
-            {"texts": False},
-            ["The texts of 1 rows are not available", "It was built of stone in 1817."],
-            ["When was the mill built?"],
-        ),
-        ({"sentences": "none"}, ["cannot be read: sentences must be a list", "<b>0.40</b>"], []),
-        (
-            {"response": "", "utilization": None, "completeness": None},
-            [],
-            ["has no head for utilization"],
-        ),
-    ],
-)
-def test_a_page_says_what_a_row_lacks(
-    row: dict[str, Any], shown: list[str], not_shown: list[str]
-) -> None:
-    page = render_verdicts([make_row(**row)], ABOUT)
-    assert [text for text in shown if text not in page] == []
-    assert [text for text in not_shown if text in page] == []
-
-
-def test_groups_stand_side_by_side() -> None:
-    page = render_verdicts(rows_of(40), ABOUT)
-    part = page.partition("<h2>By model</h2>")[2].partition("</section>")[0]
-    assert re.findall(r"<td><span class=.name.>model</span>(m\d)</td>", part) == ["m0", "m1"]
-    assert part.count("<svg") == 4
-    card = page.partition('<div id="answers">')[2]
-    assert re.findall(r'data-codes="(\d)"', card)[:4] == ["1", "0", "1", "0"]
 
 
 def test_the_page_opens_with_what_to_do_and_ends_with_the_run() -> None:
@@ -127,31 +68,6 @@ def test_the_page_opens_with_what_to_do_and_ends_with_the_run() -> None:
     assert found[2].startswith("How often this judge errs was not measured")
     assert found[3].startswith("By top_k, faithfulness is lowest for 5 (0.10) and highest for 10")
     assert len(found) == 4
-
-
-ERRORS = (
-    ErrorRates("search", "dev", 500, 40, 300, 200),
-    ErrorRates("ragtruth/QA", "dev", 297, 24, 212, 125),
-    ErrorRates("ragbench/hagrid", "dev", 50, 2, 10, 4),
-    ErrorRates("long_answers", "dev", 400, 60, 200, 150),
-)
-
-
-@pytest.mark.parametrize(
-    ("change", "domain"),
-    [
-        ({}, "ragtruth/QA"),
-        ({"citations": {"marks": [], "precision": 1.0, "recall": None}}, "search"),
-        ({"sentences": [{"start": 0, "end": 1, "text": "x"}] * 9}, "long_answers"),
-    ],
-)
-def test_how_often_the_judge_errs_is_that_of_the_nearest_domain(
-    change: dict[str, Any], domain: str
-) -> None:
-    page = render_verdicts([make_row(**change)], ABOUT, errors=ERRORS)
-    assert f"The judge errs: on {domain} (dev), the nearest" in page
-    if not change:
-        assert "found 125 of 212 unsupported answers, and called 24 of 297 supported ones" in page
 
 
 def test_answers_near_the_threshold_are_possibly_unsupported() -> None:
@@ -188,35 +104,9 @@ def test_a_column_of_labels_has_a_confusion_table() -> None:
     assert cells[:5] == ["wrong", "3", "0", "2", "1"]
 
 
-@pytest.mark.parametrize(
-    ("column", "values", "read"),
-    [
-        ("gold", ["true", "false"], [True, False]),
-        ("hallucinated", ["1", "0"], [False, True]),
-        ("verdict of Eva", ["right", "wrong"], [True, False]),
-        ("cached", ["true", "false"], None),
-        ("label", ["true", "maybe"], None),
-    ],
-)
-def test_labels_are_told_from_other_columns(
-    column: str, values: list[str], read: list[bool] | None
-) -> None:
-    assert read_labels(column, values) == read
-
-
 def test_texts_that_differ_from_the_verdict_are_not_shown() -> None:
     row = make_row()
     other = VerdictRow(1, "mill", "Q?", ("Another passage, quite.",), "Other answer.", row.verdict)
     page = render_verdicts([other], ABOUT)
     assert page.count("differ from the evaluated text") == 2
     assert "Other answer" not in page and "1871" in page
-
-
-def test_a_long_text_is_cut_and_the_page_says_so() -> None:
-    row = make_row(contexts=("word " * 5000,) * 5, response="w" * 20_001, question="w" * 20_007)
-    page = render_verdicts([row], ABOUT)
-    assert len(page) < 150_000
-    assert "7 more characters of the question are not shown" in page
-    assert "1 more characters of the response are not shown" in page
-    assert "5000 more characters are not shown" in page
-    assert "25000 more characters are not shown" in page

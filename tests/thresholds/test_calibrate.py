@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 from collections.abc import Callable
@@ -17,16 +16,15 @@ from typer.testing import CliRunner
 
 from trivet.__main__ import app
 from trivet.bundle.bundle import add_files, read_bundle, write_bundle
-from trivet.bundle.schema import BundleInfo, GraphInfo, Thresholds
+from trivet.bundle.schema import BundleInfo, GraphInfo
 from trivet.bundle.weights import load_rag_model
 from trivet.calibrate import Calibrated, calibrate
-from trivet.configs.schema import TrainConfig
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import BundleError, DataError
 from trivet.exporting.graph import trace
 from trivet.labelled.datamodule import Item, collate_items, prepare
 from trivet.labelled.labelled_jsonl import read_jsonl
-from trivet.model.aggregate import NO_LAYER, Outputs
+from trivet.model.aggregate import Outputs
 from trivet.model.architecture import DEFAULT_HEADS, HeadName
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel
@@ -37,7 +35,6 @@ from trivet.thresholds.fit import IDENTITY, probabilities
 from trivet.thresholds.head_logits import read_heads
 from trivet.thresholds.joining import HeadLogits
 from trivet.training.initialization import initial_model
-from trivet.training.trained_bundle import provenance, write_trained
 
 CONTEXT_HEADS: tuple[HeadName, ...] = ("relevance", "utilization")
 PASSAGES = (
@@ -279,41 +276,6 @@ def test_overlap_is_in_bundle_and_graph(bundle: Path, shared: Path) -> None:
         assert shares.any() and (gained[shares] > 0.02).all() and not gained[~shares].any()
 
 
-def test_overlap_outlives_a_second_calibration_of_any_kind(bundle: Path, shared: Path) -> None:
-    spec = [f"jsonl:{shared}"]
-    calibrate(bundle, spec, "all", Choices(lexical_overlap=True))
-    before = overlaps(bundle)
-    for again in (Choices(), Choices(heads=("relevance",), lexical_overlap=True)):
-        _, _, logits = read(bundle, shared)
-        layer = read_bundle(bundle).info.calibration.sentences
-        found = calibrate(bundle, spec, "all", again)
-        maps = {report.name: report.found for report in found.reports if report.found}
-        kept = dict.fromkeys(DEFAULT_HEADS, IDENTITY)
-        if layer is not None:
-            kept["support"] = dataclasses.replace(kept["support"], layer=layer.layer())
-        check_answers(bundle, shared, logits, kept | maps)
-        # The same rows count again, so the weights move, but none is lost.
-        after = overlaps(bundle)
-        assert after.keys() == before.keys()
-        assert min(after.values()) > 0
-
-
-def test_a_further_training_drops_overlap_and_layer(
-    bundle: Path, shared: Path, tmp_path: Path
-) -> None:
-    calibrate(bundle, [f"jsonl:{shared}"], "all", Choices(lexical_overlap=True))
-    assert load_rag_model(read_bundle(bundle)).sentence_layer != NO_LAYER
-    further, tokenizer = initial_model(str(bundle), "bundle", "weakest_sentence")
-    assert not any(further.lexical_overlap.values())
-    config = TrainConfig()
-    config.encoder.init, config.encoder.name = "bundle", str(bundle)
-    config.window.size = 64
-    made = provenance(config, [], None, "trivet train", 1)
-    write_trained(tmp_path / "further", further, tokenizer, config, Thresholds(0.5, 0.5), made)
-    assert not any(overlaps(tmp_path / "further").values())
-    assert load_rag_model(read_bundle(tmp_path / "further")).sentence_layer == NO_LAYER
-
-
 def test_chosen_thresholds_are_stored(bundle: Path, data: Path) -> None:
     old = read_bundle(bundle).info.thresholds
     best_f1 = Choices(heads=("relevance",), false_alarms=None)
@@ -350,19 +312,3 @@ def test_heads_without_labels_are_named_or_refused(bundle: Path, tmp_path: Path)
     ):
         with pytest.raises(DataError, match=message):
             calibrate(bundle, [f"jsonl:{tmp_path / name}.jsonl"], "all", choices)
-
-
-def test_the_command_says_what_is_not_told_apart(bundle: Path, data: Path, tmp_path: Path) -> None:
-    rows = [json.loads(line) for line in data.read_text(encoding="utf-8").splitlines()]
-    for row in rows:
-        row["labels"] = {"relevant": row["labels"]["relevant"]}
-    marked, page = tmp_path / "marked.jsonl", tmp_path / "page.html"
-    write_rows(marked, rows)
-    old = read_bundle(bundle).info.thresholds
-    command = ["calibrate", str(bundle), "--data", f"jsonl:{marked}", "--split", "all"]
-    result = CliRunner().invoke(app, [*command, "--report", str(page)])
-    assert result.exit_code == 4, result.output
-    assert "sentence: no clean separation" in result.output
-    assert "support: unchanged (support: needs labels of both kinds" in result.output
-    assert read_bundle(bundle).info.thresholds == old
-    assert page.read_text(encoding="utf-8").count("<svg") == 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -12,7 +10,6 @@ from hypothesis import strategies as st
 
 from tests.measures.verdicts import dev_scores
 from trivet.bundle.schema import Thresholds
-from trivet.measures.false_alarms import TooFewDocuments
 from trivet.records import Span
 from trivet.thresholds.choose import (
     ChosenThresholds,
@@ -61,16 +58,6 @@ def test_rows_that_are_not_told_apart_give_none_and_say_so() -> None:
         assert "includes .5 or less; the threshold is kept" in use.words()
 
 
-def test_one_class_and_one_group_are_said() -> None:
-    right = [row for row in scores(40, 0.5) if row.example.labels.adherent]
-    assert "one class or none" in chosen(right)["sentence"].words()
-    alone = [
-        replace(row, example=replace(row.example, group="one group"))
-        for row in scores(2, 0.5) + scores(4, 0.5)[2:]
-    ]
-    assert "has no interval: too few groups" in chosen(alone)["sentence"].words()
-
-
 @given(st.lists(st.floats(0, 1), min_size=1, unique=True), st.floats(0, 1))
 def test_a_kept_threshold_flags_as_many_as_before(drawn: list[float], threshold: float) -> None:
     support = np.array(drawn)
@@ -85,11 +72,6 @@ def test_a_kept_threshold_flags_as_many_as_before(drawn: list[float], threshold:
         return
     moved = same_share(column(support), threshold, column(squeezed))
     assert (squeezed < moved).sum() == (support < threshold).sum()
-
-
-def test_too_few_documents_for_a_rate_of_false_alarms_are_said() -> None:
-    found = justified_thresholds(scores(12, tell_apart=0.6), 0.05)[0]
-    assert "no data set has 19 documents with a faithful response" in found.words()
 
 
 def decided(rows: list[DevScores], rate: float | None) -> ChosenThresholds:
@@ -108,13 +90,3 @@ def test_a_bound_is_given_where_the_rate_of_false_alarms_chose_the_threshold() -
     assert other.bounds == () and "expected" not in "".join(lines((), other))
     kept = decided(scores(80, tell_apart=0.0), 0.1)
     assert kept.uses[0].threshold is None and kept.bounds == ()
-
-
-def test_a_data_set_with_too_few_documents_is_named() -> None:
-    rows = scores(80, tell_apart=0.6)
-    few = [replace(row, example=replace(row.example, source="few/a")) for row in rows[:16]]
-    found = decided(rows + few, 0.1)
-    assert [bound.data for bound in found.bounds] == ["s"]
-    assert found.too_few == (TooFewDocuments("few", 4, 9),)
-    assert found.too_few[0].words() in lines((), found)
-    assert decided(rows + few, None).too_few == ()

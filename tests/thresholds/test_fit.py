@@ -82,13 +82,6 @@ def test_of_three_logits_all_are_scaled_and_the_first_is_shifted() -> None:
     assert np.allclose(joined.tokens, true)
 
 
-def test_of_two_logits_the_difference_is_fitted() -> None:
-    logits = np.random.default_rng(0).normal(size=(N, 2)) * 2
-    apart = logits[:, 0] - logits[:, 1]
-    found = fitted(head(logits, drawn(sigmoid(0.5 * apart - 1))))
-    assert (found.scale, found.shift) == pytest.approx((0.5, -1.0), abs=0.06)
-
-
 def test_unknown_marks_and_weights_of_zero_do_not_count() -> None:
     logits, marks = [2.0, 1.0, -1.0, -2.0, 50.0, 60.0], [1, 0, 1, 0, NAN, 0]
     weights = [1.0, 1, 1, 1, 1, 0]
@@ -98,14 +91,6 @@ def test_unknown_marks_and_weights_of_zero_do_not_count() -> None:
     rows = np.array([True] * 4 + [False] * 2)
     of_rows = fitted(head(logits, [1, 0, 1, 0, 0, 0]), rows=rows)
     assert of_rows.scale == pytest.approx(of_four.scale, rel=1e-3)
-
-
-def test_marks_that_cannot_be_fitted_are_refused_by_name() -> None:
-    with pytest.raises(DataError, match=r"relevance: needs labels of both kinds"):
-        fitted(head([1.0, 2.0, 3.0], [1, 1, NAN]))
-    logits = np.linspace(-2, 2, 400)
-    with pytest.raises(DataError, match=r"relevance: .* inversely related"):
-        fitted(head(logits, drawn(sigmoid(-2 * logits))))
 
 
 @pytest.mark.parametrize("middle", [0.0, -3.0])

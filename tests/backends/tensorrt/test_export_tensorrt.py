@@ -3,45 +3,27 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from trivet.__main__ import app
 from trivet.backends.loading import load_engine
 from trivet.backends.profiles import make_profiles
 from trivet.backends.tensorrt_build import EngineCache
-from trivet.bundle.backend_info import EngineInfo, EngineTarget, engine_key
+from trivet.bundle.backend_info import EngineTarget
 from trivet.bundle.bundle import read_bundle
-from trivet.errors import BackendError, BundleError, DataError
+from trivet.errors import BackendError, BundleError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.exporting import tensorrt as engine_export
-from trivet.exporting.tensorrt import check_rows, export_tensorrt, parity_cases
+from trivet.exporting.tensorrt import export_tensorrt
 from trivet.records import Evaluation, LabelledExample, RagExample
 
 pytestmark = pytest.mark.usefixtures("fake_tensorrt")
 
 
 Rows = tuple[LabelledExample, ...]
-
-
-@pytest.fixture
-def rows_file(rag_example: RagExample, tmp_path: Path) -> Path:
-    """File of labelled rows with verdicts of both kinds."""
-    texts = {"contexts": rag_example.contexts, "response": rag_example.response}
-    labels = [{"adherent": False, "relevant": [[0, 0, 38]]}, {"adherent": True}]
-    rows = [{**texts, "group": str(n), "labels": each} for n, each in enumerate(labels)]
-    path = tmp_path / "rows.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    return path
 
 
 def test_an_engine_is_built_compared_kept_and_noted(
@@ -105,25 +87,6 @@ def test_an_engine_that_is_off_is_not_kept(
     assert not list(own_cache.glob("*.engine"))
 
 
-@pytest.mark.parametrize(
-    ("rows", "flipped", "kept"), [(999, 999, True), (1000, 5, True), (1000, 6, False)]
-)
-def test_changed_verdicts_count_from_a_thousand_rows_on(
-    rows: int, flipped: int, kept: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(engine_export, "measure_results", lambda *_: {})
-    monkeypatch.setattr(engine_export, "losses", lambda *_: (0.003, 0.003))
-    monkeypatch.setattr(engine_export, "_verdict", lambda result: result)
-    info, found = EngineInfo.model_construct(graph="g", precision="fp16"), [0] * rows
-    changed: Any = [1] * flipped + [0] * (rows - flipped)
-    labelled, expected = cast(Any, [None] * rows), cast(Any, found)
-    if kept:
-        assert check_rows(info, labelled, expected, changed, "tiny").flipped == flipped
-    else:
-        with pytest.raises(BackendError, match=r"changes 6 of 1000 verdicts; at most 0\.5% may"):
-            check_rows(info, labelled, expected, changed, "tiny")
-
-
 def test_the_exported_graph_is_built_and_attention_may_be_split(
     fused_bundle: Path, fake_tensorrt: Any, dev_rows: Rows
 ) -> None:
@@ -157,70 +120,6 @@ def test_the_portable_graph_is_built_where_attention_is_not(
     # Again, with the portable graph already there.
     export_tensorrt(fused_bundle, dev_rows, "tiny")
     assert len(read_bundle(fused_bundle).info.engines) == 1
-
-
-def test_a_portable_graph_that_fails_too_leaves_the_bundle_as_it_was(
-    fused_bundle: Path, fake_tensorrt: Any, dev_rows: Rows
-) -> None:
-    fake_tensorrt.fault = 0.03
-    before = (fused_bundle / "MANIFEST.json").read_bytes()
-    with pytest.raises(BackendError, match=r"engine of model\.fp16\.portable\.onnx differs"):
-        export_tensorrt(fused_bundle, dev_rows, "tiny")
-    assert fake_tensorrt.parsed == ["model.fp16.onnx", "model.fp16.portable.onnx"]
-    assert (fused_bundle / "MANIFEST.json").read_bytes() == before
-    assert not (fused_bundle / "model.fp16.portable.onnx").exists()
-
-
-@pytest.mark.parametrize("given", ["engine_bundle", "weights_bundle"])
-def test_out_holds_the_engine_and_the_graph_without_weights(
-    request: pytest.FixtureRequest, rows_file: Path, tmp_path: Path, given: str
-) -> None:
-    folder, out = request.getfixturevalue(given), tmp_path / "out"
-    before = read_bundle(folder).manifest.files
-    command = ["export", "tensorrt", str(folder), "--data", f"jsonl:{rows_file}"]
-    result = CliRunner().invoke(app, [*command, "--split", "all", "--out", str(out)])
-    assert result.exit_code == 0, result.exception
-    assert load_engine(read_bundle(out)).precision == "fp16"
-    assert read_bundle(folder).manifest.files == before
-    after = read_bundle(out).manifest.files
-    assert after["model.fp16.onnx"] == before["model.fp16.onnx"]
-    assert "model.safetensors" not in after
-
-
-# `trivet` where torch and what comes with it cannot be imported, and attention cannot be built.
-WITHOUT_TORCH = """
-import sys
-absent = "torch transformers safetensors onnxscript lightning datasets omegaconf pyarrow scipy"
-sys.modules.update(dict.fromkeys(absent.split()))
-from tests.backends.tensorrt.fakes import FakeCuda, FakeTensorRT, cuda_modules
-cuda = FakeCuda()
-tensorrt = FakeTensorRT(cuda)
-tensorrt.reads_attention = False
-sys.modules.update(cuda_modules(cuda) | {"tensorrt": tensorrt})
-from trivet.__main__ import main
-main()
-"""
-
-
-def test_the_portable_graph_is_built_without_torch(fused_bundle: Path, rows_file: Path) -> None:
-    command = ["export", "tensorrt", str(fused_bundle), "--data", f"jsonl:{rows_file}"]
-    ran = subprocess.run(
-        [sys.executable, "-c", WITHOUT_TORCH, *command, "--split", "all"],
-        cwd=Path(__file__).parents[3],
-        capture_output=True,
-        text=True,
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert "building the portable graph instead" in ran.stderr
-    assert "engine of model.fp16.portable.onnx for GPU" in ran.stdout
-
-
-def test_rows_without_labels_are_refused_before_the_build(
-    engine_bundle: Path, fake_tensorrt: Any, dev_rows: Rows
-) -> None:
-    with pytest.raises(DataError, match="AUROC and RMSE cannot both be measured"):
-        export_tensorrt(engine_bundle, dev_rows[2:], "tiny")
-    assert fake_tensorrt.parsed == []
 
 
 def test_no_engine_of_another_version_graph_or_shape_is_loaded(
@@ -260,23 +159,6 @@ def test_an_engine_whose_answers_changed_is_refused(
         load_engine(read_bundle(engine_bundle))
 
 
-def test_every_profile_is_compared_with_and_without_padding() -> None:
-    profiles = make_profiles(200)
-    cases = list(parity_cases(profiles, 100))
-    assert len(cases) == 3 * len(profiles)
-    lengths = {sizes.L for sizes, _ in cases}
-    assert lengths == {63, 64, 127, 128, 199, 200}
-    full = [bool(windows.attention_mask.all()) for _, windows in cases]
-    assert all(full[2::3])
-    # One window alone is padded by the engine, to the length of its profile.
-    assert full[0::3] == full[1::3] == [p.least["N"] == 1 for p in profiles]
-    # As many windows as a profile takes; and a call that was recorded is replayed with other ids.
-    assert {(s.N, s.L) for s, _ in cases} >= {(p.most["N"], p.most["L"]) for p in profiles}
-    for (first, one), (again, other) in zip(cases[::3], cases[1::3], strict=True):
-        assert first == again
-        assert not np.array_equal(one.input_ids, other.input_ids)
-
-
 # The cache ------------------------------------------------------------------------------------
 
 
@@ -302,23 +184,6 @@ def test_a_folder_that_others_can_change_is_refused(
         EngineCache(tmp_path / "engines")
 
 
-def test_a_half_replaced_engine_is_not_found(
-    engine_bundle: Path, dev_rows: Rows, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    info, cache = export_tensorrt(engine_bundle, dev_rows, "tiny"), EngineCache()
-    write = cache.write
-
-    def write_plan_alone(path: Path, content: bytes) -> None:
-        if path.suffix == ".json":
-            raise OSError("disk full")
-        write(path, content)
-
-    monkeypatch.setattr(cache, "write", write_plan_alone)
-    with pytest.raises(OSError, match="disk full"):
-        cache.put(b"another", info)
-    assert cache.get(info.key) is None
-
-
 def test_a_damaged_engine_is_refused(engine_bundle: Path, own_cache: Path, dev_rows: Rows) -> None:
     info = export_tensorrt(engine_bundle, dev_rows, "tiny")
     (plan,) = own_cache.glob("*.engine")
@@ -328,20 +193,3 @@ def test_a_damaged_engine_is_refused(engine_bundle: Path, own_cache: Path, dev_r
     plan.with_suffix(".json").write_text("{}")
     with pytest.raises(BackendError, match="damaged, remove it"):
         EngineCache().get(info.key)
-
-
-def test_the_key_depends_on_graph_precision_target_and_profiles() -> None:
-    target = EngineTarget(tensorrt="11.1", gpu="NVIDIA L4", compute_capability="8.9")
-    profiles = make_profiles(128)
-    keys = {
-        engine_key("0" * 64, "bf16", target, profiles),
-        engine_key("1" * 64, "bf16", target, profiles),
-        engine_key("0" * 64, "fp16", target, profiles),
-        engine_key("0" * 64, "bf16", target, make_profiles(192)),
-        *(
-            engine_key("0" * 64, "bf16", target.model_copy(update={field: "other"}), profiles)
-            for field in ("tensorrt", "gpu", "compute_capability")
-        ),
-    }
-    assert len(keys) == 7
-    json.dumps(profiles[0].model_dump())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import numpy as np
 import onnx
 import pytest
 
-from tests.backends.tensorrt.fakes import FakeContext, FakeEngine
 from tests.graphs import graph_of
 from trivet.backends.cuda import Buffer
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
@@ -95,16 +93,6 @@ def test_small_calls_are_captured_once_and_replayed(
     assert (len(fake_cuda.graphs), fake_cuda.launches) == (2, 5)
 
 
-def test_buffers_are_reused(built: tuple[bytes, EngineInfo], fake_cuda: Any) -> None:
-    backend = TensorRTBackend(*built, contexts=1)
-    large, small = Sizes(8, 96, 2, 30, 4, 99, 1), Sizes(4, 96, 2, 30, 4, 99, 1)
-    backend.run(make_windows(large, 100, 0))
-    before = set(fake_cuda.memory)
-    for sizes in (small, large):
-        backend.run(make_windows(sizes, 100, 1))
-    assert set(fake_cuda.memory) == before
-
-
 def test_memory_is_freed(
     built: tuple[bytes, EngineInfo], fake_cuda: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,53 +117,6 @@ def test_the_engine_works_after_a_failed_call(built: tuple[bytes, EngineInfo]) -
         backend.run(make_windows(Sizes(17, 96, 1, 1, 1, 1, 1), 100, 0))
     answer = backend.run(make_windows(Sizes(1, 9, 1, 1, 1, 1, 1), 100, 0))
     assert answer.faithfulness.shape == (1,)
-
-
-def test_failing_tensorrt_calls_are_named(
-    built: tuple[bytes, EngineInfo], fake_tensorrt: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backend = TensorRTBackend(*built)
-
-    def fail(self: Any) -> list[str]:
-        raise RuntimeError("no shape of node_7")
-
-    monkeypatch.setattr(FakeContext, "infer_shapes", fail)
-    with pytest.raises(BackendError, match=r"output shapes for Sizes\(N=3.*node_7"):
-        backend.run(make_windows(Sizes(3, 9, 1, 1, 1, 1, 1), 100, 0))
-    monkeypatch.setattr(FakeEngine, "create_execution_context", lambda *_: None)
-    with pytest.raises(BackendError, match="no context can be made"):
-        TensorRTBackend(*built)
-
-
-def test_missing_or_old_libraries_are_named(
-    built: tuple[bytes, EngineInfo],
-    fake_tensorrt: Any,
-    fake_cuda: Any,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with pytest.raises(BackendError, match=r"11\.1\.0\.106 refuses the engine .*export tensorrt"):
-        TensorRTBackend(b"other", built[1])
-    fake_tensorrt.__version__ = "10.13.3"
-    with pytest.raises(BackendError, match=r"10\.13\.3 is too old: 10\.14"):
-        find_target()
-    fake_cuda.gpus = 0
-    with pytest.raises(BackendError, match="CUDA failed: cudaErrorNoDevice"):
-        TensorRTBackend(*built)
-    monkeypatch.setitem(sys.modules, "cuda.bindings", None)
-    with pytest.raises(BackendError, match=r"cuda-bindings is not installed; .*tensorrt"):
-        TensorRTBackend(*built)
-    monkeypatch.setitem(sys.modules, "tensorrt", None)
-    with pytest.raises(BackendError, match=r"TensorRT is not installed; .*.*tensorrt\]'"):
-        TensorRTBackend(*built)
-
-
-def test_a_graph_or_profile_that_tensorrt_refuses_is_named(path: Path, fake_tensorrt: Any) -> None:
-    fake_tensorrt.most_profiles = 2
-    with pytest.raises(BackendError, match=r"does not take profile 2 \(\{'N': 2, 'L': 96"):
-        build_engine(path, make_profiles(WINDOW), EngineCache())
-    fake_tensorrt.readable = False
-    with pytest.raises(BackendError, match=r"no such thing \(node node_1, Unique\)"):
-        build_engine(path, make_profiles(WINDOW), EngineCache())
 
 
 def test_the_timing_cache_is_reused_by_the_next_build(path: Path, fake_tensorrt: Any) -> None:

@@ -197,13 +197,6 @@ TWO = known(
 )
 
 
-@pytest.mark.parametrize("keep", [[0], [1], [0, 1]])
-def test_where_all_is_known_all_stays_known_without_some_contexts(keep: list[int]) -> None:
-    row = drop_contexts(TWO, keep)
-    assert row.labels == truth(row.example)
-    assert row.labels.adherent is (keep == [0, 1])
-
-
 @pytest.mark.parametrize(
     ("dropped", "kept", "found"),
     [
@@ -231,28 +224,6 @@ def test_unknown_evidence_makes_support_unknown_but_not_what_is_unsupported() ->
     assert labels.adherent is False
 
 
-def test_other_evidence_for_the_same_words_keeps_them_supported() -> None:
-    row = known(["Mark 10 is red.", "Mark 11 is red."], "It says 10 and 11.")
-    first, second = row.labels.evidence[0].contexts if row.labels.evidence else ()
-    twice = (Evidence(Span(0, 10), (first,)), Evidence(Span(3, 18), (second,)))
-    two = replace(row, labels=replace(row.labels, evidence=twice))
-    labels = drop_contexts(two, [1]).labels
-    assert labels.unsupported == (Span(0, 2),), "nothing else remains for the first word"
-    assert labels.evidence == (Evidence(Span(3, 18), (replace(second, context=0),)),)
-
-
-@pytest.mark.parametrize(
-    ("response", "known_after"),
-    [("It says 10. It says 11.", (None, None, ())), ("It says 10.", ((), True, ()))],
-)
-def test_only_a_context_that_the_response_drew_on_may_have_held_its_support(
-    response: str, known_after: tuple[Any, ...]
-) -> None:
-    row = known(["Mark 10 is red.", "Mark 11 is red."], response)
-    labels = drop_contexts(replace(row, labels=replace(row.labels, evidence=None)), [0]).labels
-    assert (labels.unsupported, labels.adherent, labels.unclear) == known_after
-
-
 def test_an_exchanged_pair_is_unsupported_irrelevant_and_unutilized() -> None:
     other = known(["Mark 30 is red."], f"It says 30. {GENERAL}", "What of 30?")
     row = take_pair(TWO, other)
@@ -269,21 +240,6 @@ def test_an_exchanged_pair_is_unsupported_irrelevant_and_unutilized() -> None:
     )
 
 
-def test_what_an_exchanged_pair_leaves_open_is_unknown() -> None:
-    refusal = known(["Mark 30 is red."], GENERAL, "What of 30?")
-    assert take_pair(TWO, refusal).labels == Labels(relevant=(), utilized=(), evidence=())
-    unanswered = known(["Mark 30 is red."], "", "What of 30?")
-    assert take_pair(TWO, unanswered).labels == Labels(relevant=())
-    same_question = known(["Mark 30 is red."], "It says 30.")
-    assert take_pair(TWO, same_question).labels.relevant == TWO.labels.relevant
-    unasked = replace(TWO, example=replace(TWO.example, question=" "))
-    claim = replace(same_question, example=replace(same_question.example, question=" "))
-    assert take_pair(unasked, claim).labels.relevant is None, "it was relevant to the response"
-    unjudged = replace(same_question, labels=Labels(adherent=True))
-    asks = replace(unjudged, example=replace(unjudged.example, question="Summarize this."))
-    assert take_pair(TWO, asks).labels.relevant is None
-
-
 def test_a_prefix_keeps_what_the_evidence_tells_of_it() -> None:
     one = cut_response(TWO, 1)
     assert one.example.response == "It says 10."
@@ -294,13 +250,6 @@ def test_a_prefix_keeps_what_the_evidence_tells_of_it() -> None:
     assert cut_response(TWO, 9) is TWO
     unclear = replace(TWO, labels=Labels(unsupported=(), unclear=(Span(0, 11),)))
     assert cut_response(unclear, 1).labels.adherent is None
-
-
-@pytest.mark.parametrize("verdict", [True, False, None])
-def test_a_verdict_alone_does_not_tell_all_of_a_part(verdict: bool | None) -> None:
-    alone = replace(TWO, labels=Labels(adherent=verdict))
-    assert cut_response(alone, 2).labels == Labels(adherent=verdict or None)
-    assert drop_contexts(alone, [1]).labels == Labels(adherent=False if verdict is False else None)
 
 
 def test_without_a_response_relevance_alone_is_known() -> None:
@@ -320,14 +269,3 @@ def test_quoted_sentences_are_supported_by_themselves() -> None:
         assert each.contexts == (span,)
     assert (row.labels.unsupported, row.labels.adherent) == ((), True)
     assert (row.labels.relevant, row.labels.utilized) == (TWO.labels.relevant, None)
-
-
-def test_scores_that_change_are_given_up() -> None:
-    labels = replace(TWO.labels, relevance=0.4, utilization=0.3, completeness=0.2)
-    row = replace(TWO, labels=labels)
-    after = drop_contexts(row, [0]).labels
-    assert (after.relevance, after.utilization, after.completeness) == (None, None, None)
-    after = insert_contexts(row, ["Mark 70 is red."], [1]).labels
-    assert (after.relevance, after.utilization, after.completeness) == (None, None, 0.2)
-    after = permute_contexts(row, [1, 0]).labels
-    assert (after.relevance, after.utilization, after.completeness) == (0.4, 0.3, 0.2)

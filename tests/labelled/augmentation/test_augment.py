@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
 from tests.data.examples import labelled_row
-from trivet.errors import DataError
 from trivet.labelled.augmentation.augment import Augmentation, are_related, augment_batch, lengthen
 from trivet.records import ContextSpan, LabelledExample, Labels, RagExample
 
@@ -47,13 +45,6 @@ def test_each_probability_alters_that_share_of_the_rows(name: str) -> None:
     assert all(new is old for new, old in zip(augmented(Augmentation()), ROWS, strict=True))
     every = augmented(Augmentation(**{name: 1.0}))
     assert all(new is not old for new, old in zip(every, ROWS, strict=True))
-
-
-def test_some_contexts_are_dropped_and_never_all() -> None:
-    counts = Counter(len(new.example.contexts) for new in augmented(Augmentation(drop_contexts=1)))
-    assert set(counts) == {1, 2}
-    single = [labelled_row(1, contexts=1)]
-    assert augmented(Augmentation(drop_contexts=1), single) == single
 
 
 def test_inserted_contexts_come_from_an_unrelated_row() -> None:
@@ -118,26 +109,6 @@ def test_foreign_contexts_are_not_those_of_the_pair_that_was_taken() -> None:
     assert inserted <= set(three[2].example.contexts)
 
 
-def test_an_unrelated_row_of_the_same_source_is_preferred() -> None:
-    pool = [labelled_row(number, source="b" if number % 2 else "a") for number in range(10, 30)]
-    ours = [labelled_row(number) for number in range(10)]
-    taken = augment_batch(ours, range(10), Augmentation(insert_contexts=1), 0, 0, pool)
-    foreign = {text for new in taken for text in new.example.contexts}
-    theirs = {text for other in pool if other.source == "b" for text in other.example.contexts}
-    assert len(foreign & theirs) <= 3
-
-
-def test_nothing_is_altered_that_would_leave_nothing_known() -> None:
-    verdict = [replace(old, labels=Labels(adherent=True)) for old in ROWS]
-    loses = Augmentation(drop_contexts=1, empty_response=1)
-    assert augmented(loses, verdict) == verdict
-
-
-def test_a_probability_outside_its_range_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"shuffle \(1.5\) must be a probability"):
-        Augmentation(shuffle=1.5)
-
-
 SHORT = [labelled_row(number, contexts=2) for number in range(6)]
 
 
@@ -162,18 +133,7 @@ def test_every_row_gets_passages_of_others_and_keeps_its_own_with_their_marks() 
         assert (new.relevance, new.utilization) == (None, None)
 
 
-def test_the_same_seed_gives_the_same_rows_and_none_changes_nothing() -> None:
-    assert lengthen(SHORT, 5, seed=0) == lengthen(SHORT, 5, seed=0)
-    assert lengthen(SHORT, 5, seed=0) != lengthen(SHORT, 5, seed=1)
-    assert lengthen(SHORT, 0, seed=0) == SHORT
-
-
 def test_rows_of_one_document_lend_each_other_nothing() -> None:
     rows = [labelled_row(number, group="same") for number in (0, 1)] + SHORT[2:]
     lengthened = lengthen(rows, 8, seed=0)
     assert not any("Passage 1" in text for text in lengthened[0].example.contexts)
-
-
-def test_more_passages_than_unrelated_rows_have_are_refused_with_the_numbers() -> None:
-    with pytest.raises(DataError, match=r"row 0 \(group-0\).* have 10 passages, not 11"):
-        lengthen(SHORT, 11, seed=0)

@@ -12,12 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trivet.labelled.augmentation.augment import Augmentation, augment_batch
-from trivet.labelled.augmentation.removed_sentences import remove_evidence, remove_sentences
-from trivet.labelled.augmentation.twins import TWINS, make_twin, swap_value
+from trivet.labelled.augmentation.twins import TWINS, swap_value
 from trivet.labelled.augmentation.values import (
-    find_quantities,
-    find_values,
-    form_of,
     other_form,
     units_like,
 )
@@ -148,14 +144,6 @@ def test_only_what_a_sentence_asserts_is_negated(response: str, wrong: set[str])
     assert all_marked("negation", said(response, "The mill is old.")) == wrong
 
 
-def test_a_date_needs_another_of_the_same_form() -> None:
-    assert TWINS["date"](row(), np.random.default_rng(0)) is None
-    example = replace(row().example, contexts=(TOWER, "It closed on April 2, 1901."))
-    twin = TWINS["date"](replace(row(), example=example), np.random.default_rng(0))
-    assert twin is not None
-    assert marked(twin) == ["April 2, 1901"]
-
-
 def test_a_right_twin_keeps_its_labels() -> None:
     twin = TWINS["rewrite"](row(), np.random.default_rng(0))
     assert twin is not None
@@ -174,27 +162,6 @@ def test_removed_evidence_leaves_its_sentence_unsupported() -> None:
     assert twin.labels.relevant == twin.labels.utilized == ()
 
 
-def test_evidence_is_not_removed_if_the_rest_may_support() -> None:
-    close = "In 1889 Gustave Eiffel had opened the tower, 330 metres tall."
-    example = replace(row().example, contexts=(TOWER, close))
-    assert remove_evidence(replace(row(), example=example), Span(5, len(RESPONSE))) is None
-    assert TWINS["evidence"](row(evidence=None), np.random.default_rng(0)) is None
-    alone = replace(row().example, contexts=(TOWER,))
-    assert TWINS["evidence"](replace(row(), example=alone), np.random.default_rng(0)) is None
-
-
-def test_partly_removed_evidence_is_unclear() -> None:
-    twin = remove_sentences(row(), [ContextSpan(0, 0, 29)])
-    assert twin is not None
-    assert twin.example.contexts == (OPENED, MAST)
-    assert twin.labels.unclear == (Span(5, len(RESPONSE)),)
-    assert (twin.labels.unsupported, twin.labels.adherent) == ((), None)
-    assert twin.labels.utilized == (ContextSpan(0, 0, len(OPENED)),)
-    unknown = remove_sentences(row(evidence=None), [ContextSpan(0, 0, 29)])
-    assert unknown is not None
-    assert (unknown.labels.unsupported, unknown.labels.adherent) == (None, None)
-
-
 def test_a_hard_neutral_moves_from_the_contexts_to_the_response() -> None:
     for labels in ({}, {"evidence": None}):
         twin = TWINS["neutral"](row(**labels), np.random.default_rng(0))
@@ -204,52 +171,6 @@ def test_a_hard_neutral_moves_from_the_contexts_to_the_response() -> None:
         assert twin.example.contexts == (TOWER, MAST.replace(moved, "").strip())
         assert twin.example.response == f"{RESPONSE} {moved}"
         assert twin.labels.contradicted == ()
-
-
-def test_unsupported_text_is_not_changed() -> None:
-    whole = (Span(0, len(RESPONSE)),)
-    wrong = row(unsupported=whole, adherent=False, evidence=())
-    for kind in ("number", "date", "entity", "unit", "negation", "evidence"):
-        assert TWINS[kind](wrong, np.random.default_rng(0)) is None
-
-
-def test_a_sentence_may_begin_within_the_old_value() -> None:
-    inside = RESPONSE.index("Eiffel")  # of "Gustave Eiffel", which becomes "Lyon"
-    parts = (Span(0, inside), Span(inside, inside + 6), Span(inside + 6, len(RESPONSE)))
-    example = replace(row().example, response_sentences=parts)
-    both = tuple(Evidence(part, ()) for part in parts)
-    twin = TWINS["entity"](replace(row(evidence=both), example=example), np.random.default_rng(0))
-    assert twin is not None and marked(twin) == ["Lyon"]
-    texts = [twin.example.response[s.start : s.end] for s in twin.example.response_sentences or ()]
-    assert "".join(texts) == twin.example.response
-    assert all(
-        "Lyon" not in twin.example.response[e.response.start : e.response.end]
-        for e in twin.labels.evidence or ()
-    )
-
-
-def test_values_and_positions() -> None:
-    text = "1. Heat 250 g for two hours (passage 3).\n2. In May 2014 Anna Ray paid 1,000.50."
-    found = [(value.kind, value.normal) for value in find_values(text)]
-    assert found == [
-        *(("number", "250"), ("unit", "g"), ("number", "2")),
-        *(("date", "may 2014"), ("entity", "anna ray"), ("number", "1000.50")),
-    ]
-    assert [value.kind for value in find_values("It has 5 G, 4 KG and 3 g.")] == [
-        *("number", "number", "unit", "number", "unit"),
-    ]
-    assert [value.kind for value in find_values("It shows SARS-CoV-2 and 3-4 beds.")] == [
-        *("entity", "number", "number"),
-    ]
-    assert form_of("1,000") == form_of("23,456") != form_of("1000")
-
-
-def test_quantities_are_equal_in_any_form_and_units_are_offered_in_one() -> None:
-    text = "5 kg, five kilograms or a 5.0-kilogram bag; 1/2 cups; 5 tonight; 1,200 Metres; 5G"
-    found = [quantity.normal for quantity in find_quantities(text)]
-    assert found == [(5.0, "kilogram")] * 3 + [(1200.0, "meter")]
-    assert units_like("kg") == ["mg", "g", "lb", "oz"]
-    assert "liters" not in units_like("litres") and units_like("litre") == []
 
 
 @pytest.mark.parametrize(
@@ -286,12 +207,6 @@ def test_a_foreign_value_is_in_no_context(seed: int) -> None:
             changed = twin.example.response[span.start : span.end]
             assert changed in foreign[0]
             assert changed not in own
-
-
-def test_a_row_without_a_twin_has_none() -> None:
-    plain = replace(row().example, contexts=("Nothing.",), response="No idea.")
-    unknown = replace(row(), example=plain, labels=Labels(relevant=()))
-    assert make_twin(unknown, np.random.default_rng(0)) is None
 
 
 SAID = (
