@@ -19,7 +19,7 @@ from tests.conftest import MODERN, TINY, filled
 from trivet.backends.torch import TorchBackend
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.weights import load_rag_model
-from trivet.errors import BundleError, WindowError
+from trivet.errors import BundleError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.export import export_onnx
 from trivet.importing import import_lettucedetect
@@ -181,13 +181,6 @@ def test_tokens_are_those_of_the_published_detector(
     assert verdict.faithfulness == pytest.approx(1 - expected.max(), abs=2e-6)
 
 
-def test_a_special_token_in_a_text_is_text(checkpoint: Path, evaluator: Evaluator) -> None:
-    sep = transformers.AutoTokenizer.from_pretrained(checkpoint).sep_token
-    example = RagExample("Who?", (f"The {sep} mill.",), f"It is {sep} old.")
-    tokens = evaluator.evaluate_tokens(example.question, example.contexts, example.response)
-    assert len(tokens) > len(published(checkpoint, example))
-
-
 def test_the_verdict_says_what_the_bundle_lacks(evaluator: Evaluator) -> None:
     example = EXAMPLES["plain"]
     verdict = evaluator.evaluate(example.question, example.contexts, example.response)
@@ -321,19 +314,3 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(
     assert str(caught.value).startswith(f"{checkpoint}: ")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "bundle").exists()
-
-
-def test_windows_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    checkpoint = save_checkpoint(tmp_path / "checkpoint", "modernbert")
-    out = tmp_path / "bundle"
-    with pytest.raises(WindowError, match=r"window\.size \(513 tokens\) exceeds the 512"):
-        import_lettucedetect(str(checkpoint), out, size=513)
-    with pytest.raises(WindowError, match=r"the prompt \(\d+ tokens\), .* give --size \d+ or more"):
-        import_lettucedetect(str(checkpoint), out, size=128)
-    with pytest.raises(BundleError, match=r"cannot be loaded"):
-        import_lettucedetect(str(tmp_path / "nowhere"), out)
-    assert not out.exists()
-    assert import_lettucedetect(str(checkpoint), out).window.size == 512
-    (out / "more.txt").write_text("mine")
-    with pytest.raises(BundleError, match=r"holds more\.txt"):
-        import_lettucedetect(str(checkpoint), out)

@@ -66,7 +66,6 @@ EXPORT = "`trivet export onnx .*embedded --out DIR --precision"
         (choose_graph, "fp32", f"{EXPORT} fp32`"),
         (choose_graph, "bf16", "bf16 is for GPUs"),
         (choose_gpu_graph, None, f"{EXPORT} fp16`"),
-        (choose_gpu_graph, "bf16", f"{EXPORT} bf16`"),
         (find_graphs, "bf16", f"{EXPORT} bf16`"),
         (find_graphs, "int8", "no TensorRT engine in int8"),
         (choose_for_openvino, "fp16", "openvino .*embedded --out DIR --data DATA`"),

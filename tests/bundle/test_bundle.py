@@ -21,7 +21,6 @@ from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.bundle.manifest import PARTIAL_NAME, check_name, write_manifest
 from trivet.bundle.model_card import render_card
 from trivet.bundle.schema import (
-    INPUTS,
     BundleInfo,
     DataInfo,
     EvidenceInfo,
@@ -34,9 +33,6 @@ from trivet.bundle.weights import load_rag_model
 from trivet.errors import BundleError
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk
-
-_AS_JSON = [each.model_dump(mode="json") for each in INPUTS]
-OLDER_INPUTS = [each for each in _AS_JSON if "overlap" not in each["name"]]
 
 
 @pytest.fixture
@@ -107,13 +103,10 @@ EDIT = replace("bundle.json", lambda content: content.replace(b"0.4", b"0.9"))
     ("damage", "message"),
     [
         (CUT, r"model\.safetensors: \d+ bytes instead of \d+"),
-        (FLIP, r"model\.safetensors: SHA-256 .* altered or damaged"),
         (EDIT, r"bundle\.json: SHA-256"),
         (lambda f: (f / "tokenizer.json").unlink(), r"tokenizer\.json is named in .* but missing"),
-        (lambda f: (f / "extra.json").touch(), r"extra\.json is not named in MANIFEST\.json"),
         (link, r"tokenizer\.json: not a regular file"),
         (lambda f: (f / "deep").mkdir(), r"deep: not a regular file"),
-        (lambda f: (f / "MANIFEST.json").unlink(), r"MANIFEST\.json: missing"),
         (shutil.rmtree, "no such folder"),
     ],
 )
@@ -172,28 +165,14 @@ def test_an_invalid_manifest_is_refused(folder: Path, change: dict[str, Any], me
     ("path", "value", "message"),
     [
         (("schema_version",), 2, r"schema_version 2, this trivet reads 1; use a newer trivet"),
-        (("schema_version",), 0, "write the bundle again"),
-        (("schema_version",), None, "schema_version None"),
-        (("surprise",), 1, "surprise: unknown"),
         (("window", "stride"), 1, r"window\.stride: unknown"),
-        (("window", "layout"), {"pieces": [1]}, r"window\.layout: must be 'plain' or "),
-        (("window", "sizes"), [48, 64], r"window\.sizes: unknown"),
-        (("window", "size"), "64", r"window\.size: must be a whole number"),
         (
             ("window", "stride_overlap"),
             48,
             r"window\.stride_overlap \(48 tokens\) must be between 0 and",
         ),
-        (("thresholds", "span"), 1.5, r"thresholds\.span"),
-        (("thresholds", "more"), 0.5, r"thresholds\.more"),
         (("heads",), ["support", "mood"], r"heads\.1"),
-        (("heads",), ["support", "support"], "twice"),
-        (("faithfulness",), "mean", "faithfulness"),
-        (("calibration",), {"method": "isotonic"}, r"calibration\.method: unknown"),
         (("inputs",), [], "inputs or outputs differ"),
-        (("inputs",), OLDER_INPUTS, r"\(question_overlap, .*_overlap\); .* export"),
-        (("outputs",), [], r"completeness, .*: run it with that one"),
-        (("inputs",), _AS_JSON[::-1], "in type, dimensions or order"),
         (("name",), "", "name"),
     ],
 )

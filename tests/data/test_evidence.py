@@ -6,17 +6,13 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.data.examples import make_tokenized
-from trivet.data.collating import collate
 from trivet.data.lexical_overlap import count_overlaps
 from trivet.data.tokenization import SpecialTokens, TokenizedExample
 from trivet.data.windows import FRAME, Layout, WindowSettings, lay_out
-from trivet.errors import WindowError
-from trivet.evaluation.packing import take_windows
 
 SPECIAL = SpecialTokens(cls=1, sep=2, pad=0)
 CONTEXT = 10_000
@@ -138,40 +134,9 @@ def test_the_best_sources_are_shown_as_many_as_fit(
         assert all(lengths[sentence] + 1 > free for sentence in named - shown)
 
 
-@given(reads(), settings())
-def test_the_plan_counts_evidence_windows(read: TokenizedExample, window: WindowSettings) -> None:
-    more = window.plan(read).windows - ordinary(window).plan(read).windows
-    assert len(evidence_rows(lay_out(read, window, SPECIAL))) <= more
-
-
-@given(reads(), settings())
-def test_evidence_windows_taken_alone_are_laid_out_alone(
-    read: TokenizedExample, window: WindowSettings
-) -> None:
-    layout = lay_out(read, window, SPECIAL)
-    rows = evidence_rows(layout)
-    if not rows:
-        return
-    part, held = take_windows(layout, rows)
-    assert not len(held)
-    windows = collate([part], SPECIAL.pad)
-    assert (windows.context_at < 0).all()
-    at = windows.response_at[0]
-    assert at.shape[1] == 1
-    shown = layout.response_row[:, -1] >= 0
-    np.testing.assert_array_equal(at[:, 0] >= 0, shown)
-    found = windows.input_ids.reshape(-1)[at[shown, 0]]
-    np.testing.assert_array_equal(found, read.response.ids[shown])
-
-
 def test_the_question_decides_between_equal_sources() -> None:
     c = CONTEXT
     read = make_tokenized([c + 3], [[[c, c + 1], [c + 2, c + 3]]], [[7]])
     assert count_overlaps(read, 1).sources.tolist() == [[1]]
     assert count_overlaps(read, 5).sources.tolist() == [[1, 0]]
     assert count_overlaps(read).sources.shape == (1, 0)
-
-
-def test_a_negative_number_of_sentences_is_refused() -> None:
-    with pytest.raises(WindowError, match=r"window\.evidence_sentences \(-1\) must be at least 0"):
-        WindowSettings(evidence_sentences=-1)

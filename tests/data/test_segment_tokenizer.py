@@ -9,10 +9,8 @@ import pytest
 import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import models
 
-from trivet.data.tokenization import SegmentTokenizer, SpecialTokens
-from trivet.errors import BundleError
+from trivet.data.tokenization import SegmentTokenizer
 
 ODD = ["\x00", "\ud800", "\udfff", "\ufffd", "\u200d", "\u3000", "\x85", "\u2029", "é", "e\u0301"]
 ODD += ["🌉", "👩‍🌾", "جسر", "今日", "[SEP]", "［SEP］", "[CLS]", "[PAD]", "[UNK]", " ", "  ", "\n"]
@@ -96,11 +94,6 @@ def test_the_files_own_truncation_and_padding_are_off(tokenizer: SegmentTokenize
     assert tokenizer.encode([]) == []
 
 
-def test_white_space_with_a_token_of_its_own_keeps_its_place(unigram_file: Path) -> None:
-    (segment,) = SegmentTokenizer.from_file(unigram_file).encode(["a [SEP]"])
-    assert segment.offsets.tolist() == [[0, 1], [1, 2], [2, 7]]
-
-
 def test_a_tokenizer_survives_its_own_json(tokenizer: SegmentTokenizer, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     path.write_text(tokenizer.to_json(), encoding="utf-8")
@@ -110,28 +103,6 @@ def test_a_tokenizer_survives_its_own_json(tokenizer: SegmentTokenizer, tmp_path
     (again,), (first,) = same.encode([text]), tokenizer.encode([text])
     np.testing.assert_array_equal(again.ids, first.ids)
     np.testing.assert_array_equal(again.offsets, first.offsets)
-
-
-def test_a_file_that_is_no_tokenizer_is_refused_by_name(tmp_path: Path) -> None:
-    path = tmp_path / "tokenizer.json"
-    path.write_text('{"model": ', encoding="utf-8")
-    with pytest.raises(BundleError, match=r"tokenizer\.json: not a tokenizer file"):
-        SegmentTokenizer.from_file(path)
-
-
-def test_a_tokenizer_that_has_special_tokens_of_two_kinds_says_which_are_special() -> None:
-    # MPNet's vocabulary has BERT's special tokens as ordinary pieces.
-    pieces = ["<s>", "<pad>", "</s>", "[UNK]", "[CLS]", "[SEP]", "[PAD]", "mill"]
-    vocabulary = {piece: number for number, piece in enumerate(pieces)}
-    both = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
-    both.add_special_tokens(["<s>", "<pad>", "</s>", "[UNK]"])
-    assert SegmentTokenizer(both).special == SpecialTokens(cls=0, sep=2, pad=1)
-
-
-def test_a_tokenizer_without_a_separator_is_refused_by_name() -> None:
-    bare = tokenizers.Tokenizer(models.WordPiece({"[CLS]": 0, "[UNK]": 1}, unk_token="[UNK]"))
-    with pytest.raises(BundleError, match=r"none of the special tokens \[SEP\], </s>"):
-        SegmentTokenizer(bare)
 
 
 def test_a_long_word_is_read_in_pieces(wordpiece_file: Path) -> None:

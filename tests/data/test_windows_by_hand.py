@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -20,7 +18,6 @@ from tests.data.test_windows import (
 from trivet.data.collating import collate
 from trivet.data.tokenization import IntArray
 from trivet.data.windows import WindowSettings, lay_out
-from trivet.errors import WindowError
 from trivet.evaluation.packing import take_windows
 
 
@@ -90,20 +87,6 @@ def test_what_is_missing_leaves_one_row_and_no_empty_dimension(
     assert len(numbers) == len(layout.context_row)
 
 
-@pytest.mark.parametrize(
-    ("size", "overlap", "message"),
-    [
-        (31, 0, r"window\.size \(31 tokens\) must be at least 32"),
-        (32, 2, r"stride_overlap \(2 tokens\) must be between 0 and 1: .* leave 4 of 32"),
-        (512, -1, r"window\.stride_overlap \(-1 tokens\) must be between 0 and 31"),
-        (512, 32, r"window\.stride_overlap \(32 tokens\) must be between 0 and 31"),
-    ],
-)
-def test_settings_that_leave_no_room_are_refused(size: int, overlap: int, message: str) -> None:
-    with pytest.raises(WindowError, match=message):
-        WindowSettings(size, overlap)
-
-
 def test_a_passage_of_a_megabyte_is_cut_whole() -> None:
     tokens = 250_000
     read = read_of(20, [[25] * (tokens // 25)], [30])
@@ -127,9 +110,3 @@ def test_evidence_windows_count_their_runs_of_text_as_passages() -> None:
     colon, one, two = text_ids(":12").tolist()
     assert row[:7].tolist() == [1, colon, 7, two, colon, one, colon]
     assert [two, colon] == row[layout.row_columns[-1][30] - 2 : layout.row_columns[-1][30]].tolist()
-
-
-def test_a_prompt_that_leaves_no_room_is_refused() -> None:
-    every_letter = replace(SPECIAL, text_ids=lambda text: np.ones(len(text), dtype=np.int64))
-    with pytest.raises(WindowError, match=r"window\.layout \(295 tokens\), .* leave -\d+ of 64"):
-        lay_out(read_of(2, [[40]], [3]), WindowSettings(64, layout="lettucedetect"), every_letter)

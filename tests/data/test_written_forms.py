@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
 
 from trivet.data.tokenization import SegmentTokenizer
-from trivet.data.written_forms import unify_forms
 
 TABLE = "| Plan | Price |\n|---|:---:|\n| Basic | 12 |"
 ODD = ["#", "|", "---", "-", ":", ",", "000", "1", "€", "≥", "$", " ", "\t", "\n", "\r\n", "mill"]
@@ -73,22 +69,6 @@ def test_offsets_are_those_of_the_text(unified: SegmentTokenizer) -> None:
     text = "## The mill\n€12,000"
     (segment,) = unified.encode([text])
     assert [text[a:b] for a, b in segment.offsets] == ["The", "mill", "€", *"12000"]
-
-
-@pytest.mark.parametrize("text", ["-" * 3_000_000 + "x", "|---" * 750_000 + "x", " " * 3_000_000])
-def test_long_lines_of_marks_are_read(wordpiece_file: Path, text: str) -> None:
-    tokenizer = Tokenizer.from_file(str(wordpiece_file))
-    tokenizer.normalizer = None
-    unify_forms(tokenizer)
-    forms: Any = tokenizer.normalizer
-    assert forms.normalize_str(text) == text.removeprefix("|")
-
-
-def test_only_a_word_list_cuts_off_symbols(unigram_file: Path) -> None:
-    tokenizer = SegmentTokenizer.from_file(unigram_file)
-    words = json.loads(tokenizer.to_json())["pre_tokenizer"]
-    tokenizer.unify_forms()
-    assert json.loads(tokenizer.to_json())["pre_tokenizer"] == words
 
 
 @given(parts=st.lists(st.sampled_from(ODD), max_size=12))

@@ -187,29 +187,6 @@ def test_what_is_no_text_is_named(
     assert caught.value.code == ("bad_field" if "is an object" in culprit else "invalid_row")
 
 
-STRANGE = {
-    "nul": "The mill\x00 is old\x00. \x00",
-    "only nul": "\x00\x00",
-    "lone surrogates": "The \ud800 mill is \udfff old.",
-    "rtl": "\u202eהטחנה ישנה מאוד.\u202c The mill.",
-    "zwj": "👩‍🌾 a 👨‍👩‍👧‍👦 mill 🏳️‍🌈.",
-    "combining": "e\u0301te\u0301 a\u030a mill i\u0302s.",
-    "separators": "mill\u2028old\u2029red\u0085green\u3000blue\xa0.",
-    "controls": "mill \x1b[31m red \x1f \x07.",
-    "separators alone": "\x1f\x1e",
-    "special tokens": "[CLS] the [SEP] mill [PAD] [MASK]",
-    "zero width": "mi\u200bll\ufeff is\u2060 old.",
-    "wide": "水車は古い。とても古い。",
-}
-
-
-@pytest.mark.parametrize("text", STRANGE.values(), ids=STRANGE.keys())
-def test_strange_text_keeps_exact_offsets(each_judge: Evaluator, text: str) -> None:
-    contexts = [text, "The mill is old.", text * 3]
-    verdict = each_judge.evaluate(text, contexts, text)
-    check_laws(verdict, contexts, text)
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(max_size=40), max_size=3), st.text(max_size=60), st.text(max_size=20))
 def test_any_text_is_judged(

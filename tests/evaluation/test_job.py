@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import functools
-import gc
 import multiprocessing
 import subprocess
 import sys
 import threading
-import weakref
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from typing import Any
@@ -214,18 +212,6 @@ def test_the_last_calls_get_all_threads_if_they_leave_half_of_the_workers_idle(
     assert sum(backend.all_threads) == all_threads
 
 
-def test_a_call_beside_the_work_of_others_does_not_get_all_threads(
-    layouts: list[Layout], formula: FormulaBackend, gate: Gate
-) -> None:
-    backend, pool = ManyThreads(formula, 2), WorkerPool(2)
-    held = gate.hold(pool)
-    gate.begun()
-    InferenceJob(layouts[:1], backend, pool, 0, BatchLimits(1)).wait()
-    gate.open()
-    assert held.result(WAIT_SECONDS)
-    assert backend.all_threads == [False]
-
-
 def test_cancelling_ends_the_waiting_at_once(layouts: list[Layout], gate: Gate) -> None:
     backend, pool = FormulaBackend(), WorkerPool(1)
     held = gate.hold(pool)
@@ -235,20 +221,6 @@ def test_cancelling_ends_the_waiting_at_once(layouts: list[Layout], gate: Gate) 
         job.wait()
     assert not held.done(), "the worker is still occupied"
     gate.open()
-
-
-def test_waiting_calls_do_not_keep_a_pool_alive(layouts: list[Layout], gate: Gate) -> None:
-    backend, pool = FormulaBackend(), WorkerPool(1)
-    held = gate.hold(pool)
-    gate.begun()
-    job = InferenceJob(layouts, backend, pool, 0, BatchLimits(1))
-    freed = weakref.ref(pool)
-    del pool, job
-    gc.collect()
-    assert freed() is None
-    gate.open()
-    assert held.result(WAIT_SECONDS)
-    assert backend.calls == [], "nothing runs for a pool that is gone"
 
 
 def test_an_example_that_failed_runs_no_further(lay_out_one: Callable[[str], Layout]) -> None:

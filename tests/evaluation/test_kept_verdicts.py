@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
-from trivet.errors import DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.kept_verdicts import predict_sets
 from trivet.records import Evaluation, FailedEvaluation, LabelledExample, Labels, RagExample
@@ -48,14 +45,3 @@ def test_a_failure_is_tried_again(embedded: Evaluator, tmp_path: Path) -> None:
         assert isinstance(row.evaluation, FailedEvaluation)
     (file,) = tmp_path.iterdir()
     assert file.read_bytes() == b""
-
-
-def test_a_file_of_something_else_is_refused(embedded: Evaluator, tmp_path: Path) -> None:
-    predict_sets(embedded, {}, tmp_path)
-    (file,) = tmp_path.iterdir()
-    file.write_text("not a verdict\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"jsonl line 1 is not a kept verdict .*remove the file"):
-        predict_sets(embedded, {}, tmp_path)
-    (tmp_path / "file").touch()
-    with pytest.raises(DataError, match="verdicts cannot be kept there"):
-        predict_sets(embedded, {}, tmp_path / "file")

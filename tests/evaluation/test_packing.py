@@ -21,7 +21,6 @@ from trivet.evaluation.packing import (
     BatchLimits,
     WindowAccumulator,
     pack,
-    probabilities,
     take_windows,
 )
 from trivet.model.aggregate import Outputs, join_evidence_probs
@@ -51,10 +50,6 @@ def test_every_window_is_packed_once_and_calls_stay_bounded(
     for call in calls:
         longest = max(lengths[number] for number in call)
         assert len(call) == 1 or len(call) * longest <= positions
-
-
-def test_windows_of_one_length_share_calls() -> None:
-    assert pack([10, 512, 500, 20, 30], BatchLimits(1024)) == [[1, 2], [4, 3, 0]]
 
 
 @pytest.mark.parametrize("faithfulness", get_args(Reduction))
@@ -147,13 +142,6 @@ def test_an_error_is_that_of_its_own_example(
         assert fine.error is broken.error
     else:
         fine.join("weakest_token")
-
-
-def test_probabilities_let_rounding_pass_and_nothing_else() -> None:
-    np.testing.assert_array_equal(probabilities([1.0001, -0.0001, 0.5], "x"), [1.0, 0.0, 0.5])
-    for wrong in (float("nan"), float("inf"), 1.1, -0.1):
-        with pytest.raises(BackendError, match=r"x = .* \(1 of 2 values"):
-            probabilities([wrong, 0.5], "x")
 
 
 def test_an_error_of_one_part_is_that_of_the_example(

@@ -71,13 +71,11 @@ def test_a_missing_value_is_empty_and_costs_one_row_at_most(judge: Evaluator) ->
     [
         ("log.jsonl", r"not a value of type str; to evaluate a file, use `trivet evaluate FILE`"),
         (Path("log.jsonl"), "to evaluate a file"),
-        (RagExample("q", ("c",), "r"), r"type RagExample; put it in a list"),
         ({"question": "q"}, r"type dict; put it in a list: evaluate_many\(\[row\]\)"),
         (
             datasets.DatasetDict(test=datasets.Dataset.from_list(ROWS)),
             r"type DatasetDict; choose a split: evaluate_many\(data\['test'\]\)",
         ),
-        (polars.LazyFrame(ROWS), r"evaluate_many\(frame.collect\(\)\)"),
         (7, r'type int; call evaluate_many\(\[\{"question"'),
         ([("q", "c", "r")], r'row 1 is a value of type tuple.*evaluate_many\(\[\{"question"'),
     ],

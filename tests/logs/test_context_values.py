@@ -8,7 +8,7 @@ import pytest
 
 from trivet.errors import ExampleError
 from trivet.logs.column_mapping import read_metadata
-from trivet.logs.context_values import as_passages, read_contexts, read_ids
+from trivet.logs.context_values import as_passages, read_contexts
 
 NO_LIST = '["' + "[" * 100_000 + '"'
 
@@ -42,10 +42,8 @@ def test_the_shapes_of_contexts(value: Any, texts: tuple[str, ...]) -> None:
     [
         ({"a": "b"}, "contexts is an object, not a list of strings"),
         (True, "contexts is true or false"),
-        (b"x", "contexts is a value of type bytes"),
         ([None], r"contexts\[0\] is null"),
         ([{"title": "a"}], r"contexts\[0\] is an object; .* text under text, page_content"),
-        ("['a', b]", "write it as JSON"),
         ("['a', 7]", "begins and ends like a list"),
         ("['" + "(" * 100_000 + "]", "begins and ends like a list"),
     ],
@@ -54,17 +52,6 @@ def test_what_holds_no_passages_is_refused(value: Any, message: str) -> None:
     with pytest.raises(ExampleError, match=message) as caught:
         read_contexts(value)
     assert caught.value.code == "bad_field"
-
-
-def test_ids_stand_in_the_objects_or_in_a_list() -> None:
-    value = [{"text": "a", "id": 1, "title": "t"}, {"text": "b", "title": "t"}, {"text": "c"}]
-    assert read_contexts(value)[1] == (("1", "t"), (None, "t"), (None, None))
-    assert read_ids(["x", None, 2.5], 3) == ("x", None, "2.5")
-    assert read_ids('["x", 3]', 2) == ("x", "3")
-    assert read_ids(None, 2) == read_ids("", 2) == (None, None)
-    for bad in (["x"], "x", {"a": "b"}):
-        with pytest.raises(ExampleError, match="one id for each of 2 contexts"):
-            read_ids(bad, 2)
 
 
 def test_a_passage_is_named_by_its_members_or_its_metadata() -> None:

@@ -77,20 +77,10 @@ def test_other_names_of_roles_and_texts_are_read() -> None:
     ("messages", "said"),
     [
         ([], "none of 0 messages is an answer"),
-        (TALK[:4], "none of 4 messages is an answer: a message of role assistant with text"),
         ("Hello", "messages is a string, not a list of objects with role and content"),
-        (["Hello"], r"messages\[0\] is a string, not an object"),
-        ([{"content": "a"}], r"messages\[0\] has no role"),
         ([{"role": "critic", "content": "a"}], r"messages\[0\].role is 'critic'; known: user, "),
-        ([{"role": 7, "content": "a"}], r"messages\[0\].role is a number"),
         ([{"role": "user", "content": 7}], r"messages\[0\].content is a number, not a text"),
-        (
-            [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url"}]}],
-            r"messages\[0\].content\[1\] is a part of type image_url; only text is judged",
-        ),
-        ([{"role": "user", "content": [{"type": "text"}]}], r"content\[0\] has no text"),
         ([{"role": "user", "content": ["a"]}], r"content\[0\] has no text"),
-        ([*TALK, {"role": "assistant"}], r"messages\[9\] has no text and calls no tool"),
         ([{"role": "tool", "tool_call_id": "", "content": "a"}], "tool_call_id is empty"),
     ],
 )  # fmt: skip

@@ -109,34 +109,6 @@ def test_a_table_with_broken_lines_keeps_the_others(tmp_path: Path) -> None:
     assert found == [*(TEXTS * 4), "malformed_line", (*TEXTS[0][:2], "")]
 
 
-def test_what_stands_among_the_rows_inside_of_an_object_is_reported(tmp_path: Path) -> None:
-    (whole,) = documents("promptfoo.json")
-    whole["results"]["results"][1:1] = [None, "x", {}]
-    rows = read(write(tmp_path / "p.json", [whole]))
-    codes = ["malformed_line", "malformed_line", "missing_field"]
-    assert [texts(row) for row in rows] == [TEXTS[0], *codes, TEXTS[1]]
-    assert rows[1].example.message.startswith("row 1 results.results[1]: is null")  # type: ignore[union-attr]
-    (squad,) = documents("squad.json")
-    squad["data"].append({"title": "Empty"})
-    assert [texts(row) for row in read(write(tmp_path / "s.json", [squad]))][2] == "missing_field"
-
-
-def test_a_column_that_is_short_lacks_values_in_its_last_rows(tmp_path: Path) -> None:
-    (columns,) = documents("columns-lists.json")
-    columns["answer"].pop()
-    assert [texts(row) for row in read(write(tmp_path / "c.json", [columns]))] == [
-        TEXTS[0],
-        "missing_field",
-    ]
-
-
-def test_a_row_of_a_table_that_is_no_list_is_reported(tmp_path: Path) -> None:
-    (table,) = documents("columns-split.json")
-    table["data"].insert(1, None)
-    found = [texts(row) for row in read(write(tmp_path / "c.json", [table]))]
-    assert found == [TEXTS[0], "malformed_line", TEXTS[1]]
-
-
 @pytest.mark.parametrize(
     ("name", "lost", "message"),
     [

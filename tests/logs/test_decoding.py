@@ -91,21 +91,10 @@ def test_a_line_of_another_encoding_in_utf_8_fails_alone(
     assert row.fields == [("question", "Où?")]
 
 
-def test_a_byte_without_meaning_in_cp1252_is_replaced(tmp_path: Path) -> None:
-    (row,) = Log(str(_one(tmp_path, b'{"question": "O\xf9 \x81?"}'))).rows()
-    assert row.fields == [("question", "Où \ufffd?")]
-
-
 def _one(folder: Path, line: bytes) -> Path:
     log = folder / "one.jsonl"
     log.write_bytes(line)
     return log
-
-
-@pytest.mark.parametrize("before", range(4))
-def test_a_character_that_two_pieces_share_is_utf_8(before: int) -> None:
-    text = "x" * (65536 - before) + "水" + "y" * 100
-    assert as_utf8(io.BytesIO(text.encode())).read() == text.encode()
 
 
 def test_binary_content_is_no_text_of_another_encoding(caplog: pytest.LogCaptureFixture) -> None:

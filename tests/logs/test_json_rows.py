@@ -80,19 +80,6 @@ def test_reads_as_json_loads(rows: list[dict[str, Any]], piece: int, indent: int
         assert objects(read_document(io.BytesIO(one_by_one.encode()))) == rows
 
 
-def test_what_is_no_object_fails_in_its_place() -> None:
-    found = objects(read_document(io.BytesIO(b'[{"a": 1}, 12, "x", {"b": 2}]')))
-    assert found == [{"a": 1}, None, None, {"b": 2}]
-
-
-@pytest.mark.parametrize(
-    "text", ['[{"a": 1}', '[{"a": 1} {"b"', '[{"a": 1}]]', '{"a": 1}]', "[,]", '["\xff', "[" * 9999]
-)
-def test_what_is_no_document_breaks_off(text: str) -> None:
-    with pytest.raises(ValueError):
-        list(read_document(io.BytesIO(text.encode("latin-1"))))
-
-
 def test_a_large_row_is_read_but_not_a_larger_one(monkeypatch: pytest.MonkeyPatch) -> None:
     row = {"a": "x" * 300_000}
     assert objects(read_document(io.BytesIO(json.dumps([row, {}, row]).encode()))) == [row, {}, row]

@@ -29,12 +29,9 @@ By their documentation:
 from __future__ import annotations
 
 import copy
-import io
 import json
 import logging
 import re
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -170,69 +167,6 @@ def test_a_folder_may_hold_every_shape(caplog: pytest.LogCaptureFixture) -> None
     assert caplog.messages[0].startswith("bedrock.jsonl: read as Amazon Bedrock's RAG evaluation")
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_stdin_needs_no_format_for_json(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    content = (EXPORTS / name).read_bytes()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
-    rows = read("-", "csv" if name.endswith(".csv") else None)
-    assert [texts(row) for row in rows] == texts_of(name)
-
-
-@pytest.mark.parametrize("name", LINES)
-def test_parquet_with_nested_structs(tmp_path: Path, name: str) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    path = tmp_path / "log.parquet"
-    values = _without_empty(documents(name))
-    parquet.write_table(pyarrow.Table.from_pylist(values), path)
-    assert [texts(row) for row in read(path)] == TEXTS
-    pandas = pytest.importorskip("pandas")
-    found = list(read_examples(pandas.read_parquet(path)))
-    examples = [each for each in found if isinstance(each, RagExample)]
-    assert list(map(shown, examples)) == TEXTS
-
-
-def _without_empty(value: Any) -> Any:
-    """Return a value without empty objects, which Parquet cannot hold."""
-    if isinstance(value, list):
-        return [_without_empty(item) for item in value]
-    if isinstance(value, dict):
-        kept = {name: _without_empty(item) for name, item in value.items()}
-        return {name: item for name, item in kept.items() if item != {}}
-    return value
-
-
-class Passage:
-    """A document of a tool, as it is in memory."""
-
-    def __init__(self, text: str) -> None:
-        self.page_content = text
-
-
-ROWS: dict[str, Callable[[], list[Any]]] = {
-    "dictionaries": lambda: documents("langchain.jsonl"),
-    "objects": lambda: [
-        {"query": question, "result": answer, "source_documents": [Passage(text) for text in found]}
-        for question, found, answer in TEXTS
-    ],
-    "one turn each": lambda: [
-        {"conversationTurns": [turn]} for turn in documents("bedrock.jsonl")[0]["conversationTurns"]
-    ],
-}
-
-
-@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
-def test_rows_in_python_have_the_same_shapes(rows: Callable[[], list[Any]]) -> None:
-    found = [each for each in read_examples(rows()) if isinstance(each, RagExample)]
-    assert [(each.question, each.contexts, each.response) for each in found] == TEXTS
-
-
-def test_a_row_in_python_that_holds_several_is_refused() -> None:
-    (failed,) = read_examples(documents("bedrock.jsonl"))
-    assert isinstance(failed, FailedEvaluation)
-    assert "row 1 holds 2 rows" in failed.message
-
-
 def test_each_answer_of_a_conversation_may_be_a_row(tmp_path: Path) -> None:
     file = write(tmp_path / "m.jsonl", documents("messages.jsonl"))
     rows = list(read_rows(open_log(str(file)).rows(), Columns(turns="all")))
@@ -243,13 +177,6 @@ def test_each_answer_of_a_conversation_may_be_a_row(tmp_path: Path) -> None:
     ]
     assert examples[0].contexts == ("Answer from what the tool finds.",)
     assert examples[1].contexts == TEXTS[0][1]
-
-
-def test_a_question_without_answers_has_an_empty_response(tmp_path: Path) -> None:
-    (squad,) = documents("squad.json")
-    squad["data"][1]["paragraphs"][0]["qas"][0]["answers"] = []
-    rows = read(write(tmp_path / "s.json", [squad]))
-    assert texts(rows[1]) == (TEXTS[1][0], TEXTS[1][1][:1], "")
 
 
 def test_ids_of_contexts_are_those_of_the_tools() -> None:
@@ -270,11 +197,6 @@ def test_a_name_that_also_means_other_things_yields_to_a_shape(tmp_path: Path) -
     del first["source_documents"]
     (row,) = read(write(log, [first]))
     assert texts(row) == (TEXTS[0][0], ("kiln-0.txt, kiln-1.txt",), TEXTS[0][2])
-
-
-def test_rows_with_all_plain_names_fail_by_them_and_not_in_another_shape(tmp_path: Path) -> None:
-    row = documents("huggingface.jsonl")[0] | {"contexts": ["Oil."], "response": ["a list"]}
-    assert [texts(each) for each in read(write(tmp_path / "log.jsonl", [row]))] == ["bad_field"]
 
 
 def test_an_object_of_many_lines_and_a_list_are_json_whatever_their_suffix(tmp_path: Path) -> None:

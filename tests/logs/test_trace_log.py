@@ -19,7 +19,7 @@ from trivet.logs.column_mapping import Columns, LogRow
 from trivet.logs.log import Log
 from trivet.logs.recognition import read_rows
 from trivet.logs.trace_examples import TraceFormat
-from trivet.logs.trace_log import READERS, TraceLog, open_log
+from trivet.logs.trace_log import TraceLog
 from trivet.records import FailedEvaluation, RagExample
 
 HERE = Path(__file__).parent / "traces"
@@ -236,13 +236,6 @@ def test_a_damaged_line_fails_alone(write: Write) -> None:
     assert isinstance(damaged.example, FailedEvaluation)
     assert (damaged.example.code, damaged.number, row.number) == ("malformed_line", 1, 2)
     assert isinstance(row.example, RagExample)
-
-
-def test_an_unknown_format_lists_those_that_there_are() -> None:
-    path = str(HERE / "langfuse.jsonl")
-    with pytest.raises(DataError, match=r"no format 'jaeger'; there are jsonl.*otel.*langsmith"):
-        open_log(path, "jaeger")
-    assert all(isinstance(open_log(path, tool), TraceLog) for tool in READERS)
 
 
 @pytest.mark.parametrize(

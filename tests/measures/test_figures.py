@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from trivet.measures.curves import expected_calibration_error, reliability_bins, roc_points
-from trivet.measures.figures import HEADER, Figure, to_json, to_markdown
+from trivet.measures.figures import Figure, to_json, to_markdown
 from trivet.measures.intervals import auroc, calibration_error
 
 DEFINED = Figure("hallucination_auroc", "logs/a", 0.81234, 0.7, 0.9, 40, 12, 20, 1)
@@ -39,24 +39,7 @@ def test_the_table_says_everything() -> None:
     )
 
 
-def test_a_column_of_notes_without_notes_is_left_out() -> None:
-    assert to_markdown([DEFINED]).splitlines()[0].endswith("| failed |")
-    assert len(DEFINED.to_cells()) == len(HEADER)
-
-
 rated = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=60)
-
-
-def test_bins_by_hand() -> None:
-    probs, truth = np.array([0.0, 0.05, 0.45, 1.0]), np.array([False, True, True, True])
-    bins = reliability_bins(probs, truth)
-    ends = [(one.low, one.high, one.count) for one in bins]
-    assert ends == [(0, 1 / 15, 2), (6 / 15, 7 / 15, 1), (14 / 15, 1, 1)]
-    assert [one.probability for one in bins] == pytest.approx([0.05 / 2, 0.45, 1.0])
-    assert [one.share for one in bins] == pytest.approx([0.5, 1.0, 1.0])
-    assert expected_calibration_error(bins) == pytest.approx((2 * (0.5 - 0.025) + 0.55) / 4)
-    assert expected_calibration_error([]) is None
-    assert reliability_bins(np.zeros(0), np.zeros(0)) == []
 
 
 @given(rated)

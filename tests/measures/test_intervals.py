@@ -60,11 +60,6 @@ def test_a_ratio_without_what_it_needs_is_undefined_and_not_zero() -> None:
     assert math.isnan(one(intervals.ratio(gold, gold, gold), np.ones(3)))
 
 
-def test_root_mean_square_by_hand() -> None:
-    value = one(intervals.root_mean_square(np.array([0.3, -0.6, 9.0])), np.array([1.0, 2.0, 0.0]))
-    assert value == pytest.approx(math.sqrt((0.09 + 2 * 0.36) / 3))
-
-
 def test_calibration_error_is_torchmetrics() -> None:
     draw = np.random.default_rng(2)
     probs = draw.random(200)
@@ -136,11 +131,6 @@ def test_one_positive_is_too_few_for_an_interval_and_many_are_not() -> None:
     assert lone.value is not None and lone.interval() is None
     assert lone.defined_share() == pytest.approx(1 - math.exp(-1), abs=0.08)
     assert many.interval() is not None
-
-
-def test_undefined_resamples_are_replaced_by_defined_ones_in_turn() -> None:
-    estimate = Estimate(0.5, np.array([0.1, np.nan, 0.2, np.nan, np.nan]))
-    assert estimate.only_defined() == pytest.approx([0.1, 0.1, 0.2, 0.2, 0.1])
 
 
 def test_an_average_is_resampled_set_by_set() -> None:

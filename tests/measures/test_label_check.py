@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.measures.verdicts import verdict
-from trivet.errors import DataError
 from trivet.measures.label_check import (
     LabelCheck,
     check_labels,
@@ -93,12 +92,6 @@ def test_the_worst_errors_are_the_surest_ones() -> None:
     assert [one.distance for one in found] == pytest.approx([0.875, 0.75, 0.5, 0.05])
 
 
-def test_rows_without_a_verdict_are_refused() -> None:
-    failed = Prediction(ROWS[0].example, FailedEvaluation(None, "window", "too long"))
-    with pytest.raises(DataError, match="none of 1 rows has a verdict"):
-        check_labels([failed], 0.1)
-
-
 @pytest.mark.parametrize(
     ("judged", "expected"),
     [
@@ -118,9 +111,3 @@ def test_a_shortened_threshold_flags_the_same_answers(values: list[float], given
     found = shortest_threshold(given, support)
     assert ((support < found) == (support < given)).all()
     assert 0 < found <= 1
-
-
-def test_a_threshold_is_as_short_as_the_answers_allow() -> None:
-    assert shortest_threshold(0.51234, np.array([0.4, 0.6])) == 0.51
-    assert shortest_threshold(0.51234, np.array([0.511, 0.6])) == 0.52
-    assert shortest_threshold(0.51234, np.array([0.5121, 0.5125])) == 0.5123

@@ -10,9 +10,6 @@ from tests.measures.verdicts import predicted, verdict
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.measures.figures import Figure
 from trivet.measures.lengths import (
-    BUCKETS,
-    bucket_of,
-    count_buckets,
     count_tokens,
     measure_by_length,
 )
@@ -41,12 +38,6 @@ def named(figures: list[Figure]) -> dict[tuple[str, str | None, str], Figure]:
     keys = {(figure.source, figure.length, figure.measure): figure for figure in figures}
     assert len(keys) == len(figures), "two figures of one name"
     return keys
-
-
-def test_a_length_has_one_bucket() -> None:
-    tokens = [0, 5_000, 5_001, 16_000, 16_001, 10**7]
-    assert [bucket_of(count) for count in tokens] == [name for name, _ in BUCKETS for _ in "ab"]
-    assert count_buckets(tokens[:-3]) == {"0-5k": 2, "5k-16k": 1, "over 16k": 0}
 
 
 def test_figures_of_a_bucket_are_those_of_its_rows_alone() -> None:
@@ -87,15 +78,6 @@ def test_a_family_is_pooled_and_the_shortest_bucket_with_rows_is_the_base() -> N
     # Each set has one length alone: nothing to be compared with.
     assert {source for source, _, name in found if name.endswith("_change")} == {"set/pooled"}
     assert list(dict.fromkeys(one.source for one in figures)) == ["set/a", "set/b", "set/pooled"]
-
-
-def test_a_change_without_a_base_is_undefined_and_says_so() -> None:
-    rows = [row_of("logs", True, 0.9, "a"), row_of("logs", True, 0.8, "b")]
-    rows += bucket_rows("logs", 0)
-    found = named(measure_by_length(rows, [SHORT] * 2 + [LONG] * 20, resamples=20))
-    change = found["logs", "over 16k", "hallucination_auroc_change"]
-    assert (change.value, change.low) == (None, None)
-    assert change.note == "undefined: no value here or none above 0 at 0-5k"
 
 
 def test_tokens_of_contexts_question_and_response_are_counted(tokenizer: SegmentTokenizer) -> None:

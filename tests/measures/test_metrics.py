@@ -88,14 +88,6 @@ def test_failed_rows_are_counted_and_stand_in_no_mean() -> None:
         assert with_failed[f"logs/{name}"].failed == 2
 
 
-def test_a_source_that_failed_altogether_is_shown() -> None:
-    found = table(measure([predicted(Labels(adherent=True, relevance=0.5), FAILED)] * 3))
-    assert found
-    for one in found.values():
-        assert (one.value, one.low, one.high, one.n, one.failed) == (None, None, None, 0, 3)
-        assert one.note == "undefined: every row failed"
-
-
 @pytest.mark.parametrize(
     ("adherent", "reason"),
     [(True, "undefined: no hallucinated row"), (False, "undefined: no adherent row")],
@@ -110,18 +102,6 @@ def test_one_class_is_undefined_with_the_reason(adherent: bool, reason: str) -> 
         alarms = found[f"logs/hallucination_fpr_at_recall_{percent}"]
         assert alarms.value is None and (alarms.note or "").startswith(reason)
     assert found["logs/hallucination_accuracy"].value == (4 if adherent else 5) / 9
-
-
-def test_nothing_flagged_has_no_precision_and_an_f1_of_zero() -> None:
-    good = Labels(adherent=True, unsupported=())
-    bad = Labels(adherent=False, unsupported=(Span(20, 38),))
-    rows = [predicted(labels, verdict(0.9)) for labels in [good, bad] * 4]
-    found = table(measure(rows))
-    for level in ("hallucination", "span"):
-        assert found[f"logs/{level}_precision"].value is None
-        assert found[f"logs/{level}_precision"].note == "undefined: nothing was flagged"
-        assert found[f"logs/{level}_recall"].value == 0.0
-        assert found[f"logs/{level}_f1"].value == 0.0
 
 
 def test_span_characters_by_hand() -> None:
@@ -144,16 +124,6 @@ def test_span_characters_by_hand() -> None:
     assert (found["logs/span_f1"].n, found["logs/span_f1"].positives) == (3, 2)
 
 
-def test_scores_are_compared_each_with_its_own_truth() -> None:
-    labels = Labels(relevance=0.2, utilization=0.6, completeness=0.9)
-    evaluation = verdict(relevance=0.5, utilization=0.5, completeness=0.5)
-    found = table(measure([predicted(labels, evaluation)]))
-    for name, error in (("relevance", 0.3), ("utilization", 0.1), ("completeness", 0.4)):
-        assert found[f"logs/{name}_rmse"].value == pytest.approx(error)
-    assert found["logs/relevance_rmse"].positives is None
-    assert found["logs/relevance_rmse"].note == "no interval: all rows come from one group"
-
-
 def test_without_a_score_the_marked_context_sentences_are_counted() -> None:
     both = (ContextSpan(0, 0, 19), ContextSpan(0, 20, 36))
     labels = Labels(relevant=both, utilized=both[:1])
@@ -164,23 +134,6 @@ def test_without_a_score_the_marked_context_sentences_are_counted() -> None:
     # Sentences say .75 relevant where all are, .25 utilized where half are.
     assert found["logs/relevance_ece"].value == pytest.approx(0.25)
     assert found["logs/utilization_ece"].value == pytest.approx(0.25)
-
-
-def test_completeness_of_nothing_relevant_is_no_truth() -> None:
-    found = table(measure([predicted(Labels(relevant=(), utilized=()), verdict())]))
-    assert "logs/completeness_rmse" not in found
-    assert found["logs/relevance_rmse"].value == pytest.approx(0.5)
-
-
-def test_support_calibration_counts_response_sentences() -> None:
-    # Sentence supports .9 and .2; the second sentence holds the gold span.
-    rows = [predicted(Labels(unsupported=(Span(25, 30),)), verdict(0.2))]
-    assert table(measure(rows))["logs/support_ece"].value == pytest.approx((0.1 + 0.2) / 2)
-
-
-def test_no_known_truth_gives_no_figure() -> None:
-    assert measure([predicted(Labels(), verdict()), predicted(Labels(), FAILED)]) == []
-    assert measure([]) == []
 
 
 def width(one: Figure) -> float:

@@ -129,19 +129,6 @@ def test_a_heads_logit_gains_its_weight_times_the_overlap(
     assert again.lexical_overlap == model.lexical_overlap
 
 
-def test_the_weakest_token_is_weaker_than_the_weakest_sentence(
-    model: RagModel, layouts: list[Layout]
-) -> None:
-    windows = collate(layouts, pad=0)
-    by_sentence = scores_of(model, windows)
-    model.faithfulness = "weakest_token"
-    by_token = scores_of(model, windows)
-    assert (by_token.faithfulness <= by_sentence.faithfulness + 1e-6).all()
-    real = torch.from_numpy(windows.response_at[0, :, 0] >= 0)
-    assert by_token.faithfulness[0] == by_token.support_probs[0][real].min()
-    torch.testing.assert_close(by_token.support_probs, by_sentence.support_probs)
-
-
 @torch.inference_mode()
 @pytest.mark.parametrize("autocast", [False, True])
 def test_bf16_is_finite_and_the_heads_stay_fp32(

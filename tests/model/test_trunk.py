@@ -35,15 +35,6 @@ def test_our_mask_gives_the_librarys_answer(tiny_encoder: transformers.PreTraine
     torch.testing.assert_close(ours[real], theirs[real], atol=1e-5, rtol=1e-5)
 
 
-def test_a_window_longer_than_the_position_table_is_refused(trunk: Trunk) -> None:
-    check_window(trunk.config, 512)
-    if trunk.encoder.config.model_type == "deberta-v2":  # relative positions only
-        check_window(trunk.config, 4096)
-        return
-    with pytest.raises(WindowError, match=r"window\.size \(513 tokens\) exceeds the 512 positions"):
-        check_window(trunk.config, 513)
-
-
 def test_positions_that_are_counted_from_behind_the_padding_are_fewer() -> None:
     small = TINY | {"vocab_size": 20, "max_position_embeddings": 66, "pad_token_id": 1}
     config = transformers.RobertaConfig(**small)
@@ -67,15 +58,6 @@ def test_a_checkpoint_is_read_without_its_pooler(bert_checkpoint: Path) -> None:
     assert not [name for name, _ in trunk.named_parameters() if "pooler" in name]
     # Nothing of the machine that made a bundle stands in it.
     assert str(bert_checkpoint) not in json.dumps(describe_encoder(trunk.config))
-
-
-@pytest.mark.parametrize(("attention", "hidden"), [(None, None), (0.0, None), (None, 0.3)])
-def test_dropouts_replace_the_checkpoints_own(
-    bert_checkpoint: Path, attention: float | None, hidden: float | None
-) -> None:
-    config = Trunk.from_pretrained(str(bert_checkpoint), attention, hidden).config
-    assert config.attention_probs_dropout_prob == (0.1 if attention is None else attention)
-    assert config.hidden_dropout_prob == (0.1 if hidden is None else hidden)
 
 
 def test_weights_that_a_checkpoint_lacks_are_not_filled_at_random(

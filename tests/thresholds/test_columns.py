@@ -111,17 +111,6 @@ def test_unknown_labels_are_left_out_and_defaults_said(caplog: pytest.LogCapture
     assert "sentence threshold stays at 0.5: the labels of 1 dev examples" in caplog.text
 
 
-def test_too_few_documents_for_the_rate_give_the_best_f1(caplog: pytest.LogCaptureFixture) -> None:
-    assert choose_thresholds(ROWS) == choose_thresholds(ROWS, None)
-    assert "too few dev documents" in caplog.text
-    assert "s: the rate of false alarms is not kept here, documents with a" in caplog.text
-
-
-def test_an_empty_response_changes_nothing() -> None:
-    empty = scores("", (), None, [], [])
-    assert choose_thresholds([*ROWS, empty]) == choose_thresholds(ROWS)
-
-
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5)), min_size=1, max_size=40),
     st.sampled_from([0.05, 0.2, 0.5]),

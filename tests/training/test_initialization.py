@@ -60,11 +60,6 @@ def test_plain_heads_are_random_and_without_a_dense_layer(bert_checkpoint: Path)
     assert same_tokenizer(tokenizer, bert_checkpoint / "tokenizer.json")
 
 
-def test_a_plain_encoder_is_no_nli_checkpoint(bert_checkpoint: Path) -> None:
-    with pytest.raises(ConfigError, match=r"label2id .* has no class entailment, neutral, contrad"):
-        initial_model(str(bert_checkpoint), "nli", "weakest_sentence")
-
-
 def test_a_checkpoint_whose_classifier_is_missing_is_not_filled_at_random(
     nli_checkpoint: Path, tmp_path: Path
 ) -> None:
@@ -75,12 +70,6 @@ def test_a_checkpoint_whose_classifier_is_missing_is_not_filled_at_random(
     save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ConfigError, match=r"has no tensor 'classifier\.weight'"):
         initial_model(str(folder), "nli", "weakest_sentence")
-
-
-def test_a_folder_without_a_checkpoint_is_refused_by_name(tmp_path: Path) -> None:
-    for init in ("plain", "nli"):
-        with pytest.raises(ConfigError, match=r"encoder\.name: cannot load .*nowhere"):
-            initial_model(str(tmp_path / "nowhere"), init, "weakest_sentence")
 
 
 def test_a_bundle_gives_all_its_weights_heads_included(

@@ -14,11 +14,9 @@ import torch
 
 from trivet.errors import ConfigError
 from trivet.training.progress import (
-    BarProgress,
     LineProgress,
     Throughput,
     make_loggers,
-    progress_callback,
 )
 
 
@@ -41,14 +39,6 @@ def test_only_the_latest_steps_count_for_a_rate() -> None:
     for step in range(200):
         speed.add(10.0 + step, examples=1 if step < 100 else 3, windows=1)
     assert speed.rates() == (3.0, 1.0)
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_a_bar_for_a_terminal_and_lines_for_a_file(
-    terminal: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal, raising=False)
-    assert isinstance(progress_callback(), BarProgress if terminal else LineProgress)
 
 
 def test_a_line_says_each_heads_loss_the_rates_and_the_time_left(

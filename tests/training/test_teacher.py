@@ -7,10 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import tokenizers
 import torch
 from safetensors.torch import load_file
-from tokenizers import pre_tokenizers
 from torch import nn
 
 from tests.training.conftest import MILL, PAIRS, ConfigOf, log_of
@@ -199,22 +197,6 @@ def test_a_teacher_may_teach_some_heads(bundle: Path, config_of: ConfigOf, tmp_p
     assert names == {"loss/teacher_relevance"}
 
 
-def test_a_teacher_that_cuts_texts_otherwise_is_refused(bundle: Path, unigram_file: Path) -> None:
-    found = read_bundle(bundle)
-    tokenizer = SegmentTokenizer.from_file(found.path(TOKENIZER_NAME))
-    with pytest.raises(ConfigError, match=r"distill\.teacher: .*1024.* exceeds the 512"):
-        load_teacher(str(bundle), tokenizer, 1024, 1.0, 2)
-    tokenizer.unify_forms()  # the teacher reads the student's tokens, so it may be without
-    assert load_teacher(str(bundle), tokenizer, 32, 1.0, 2)
-    other = tokenizers.Tokenizer.from_str(tokenizer.to_json())
-    digits = pre_tokenizers.Digits(individual_digits=True)
-    other.pre_tokenizer = pre_tokenizers.Sequence([other.pre_tokenizer, digits])
-    with pytest.raises(ConfigError, match=r"distill\.teacher: .* into other tokens .*the same"):
-        load_teacher(str(bundle), SegmentTokenizer(other), 32, 1.0, 2)
-    with pytest.raises(ConfigError, match=r"distill\.teacher: .* lacks \d+ of the \d+ words"):
-        load_teacher(str(bundle), SegmentTokenizer.from_file(unigram_file), 32, 1.0, 2)
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -233,11 +215,3 @@ def test_a_teacher_that_does_not_fit_is_refused(
     for refused in (train, plan):
         with pytest.raises(ConfigError, match=f"distill{said}"):
             refused(config)
-
-
-def test_special_tokens_correspond_by_role(bundle: Path, unigram_file: Path) -> None:
-    tokenizer = SegmentTokenizer.from_file(read_bundle(bundle).path(TOKENIZER_NAME))
-    other = SegmentTokenizer.from_file(unigram_file)
-    ids, ours, theirs = tokenizer.ids_in(other), tokenizer.special, other.special
-    expected = [theirs.cls, theirs.sep, theirs.pad]
-    assert [ids[each] for each in (ours.cls, ours.sep, ours.pad)] == expected

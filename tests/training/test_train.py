@@ -15,11 +15,10 @@ import trivet.train
 from tests.training.conftest import MILL, PAIRS, ConfigOf, log_of
 from trivet.bundle.bundle import TEXTS_NAME, WEIGHTS_NAME, add_files, read_bundle
 from trivet.bundle.weights import load_rag_model
-from trivet.configs.schema import TrainConfig
 from trivet.data.collating import collate
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import WindowSettings, lay_out
-from trivet.errors import ConfigError, DataError
+from trivet.errors import ConfigError
 from trivet.labelled.grouping import shares_text
 from trivet.labelled.sources import load_source
 from trivet.model.rag_model import as_tensors
@@ -253,18 +252,6 @@ def test_a_bundle_keeps_the_training_texts_of_the_one_it_began_from(
     add_files(first, {}, without={TEXTS_NAME})
     third = train(config_of(tmp_path / "third", *start, data=(file, few[1])))
     assert read_bundle(third).training_texts() is None  # what it began from is not known
-
-
-@pytest.mark.parametrize("part", ["train", "dev", "test"])
-@pytest.mark.parametrize("ask", [train, plan])
-def test_missing_data_are_refused_before_weights_are_loaded(
-    tmp_path: Path, config_of: ConfigOf, ask: Callable[[TrainConfig], object], part: str
-) -> None:
-    missing = f"data.{part}=[{{spec: 'jsonl:nowhere.jsonl'}}]"
-    config = config_of(tmp_path / "run", f"encoder.name={tmp_path / 'nothing'}", missing)
-    with pytest.raises(DataError, match=r"no such file: nowhere\.jsonl"):
-        ask(config)
-    assert not (tmp_path / "run" / "config.yaml").exists()
 
 
 def test_a_new_run_refuses_the_checkpoints_of_another(tmp_path: Path, config_of: ConfigOf) -> None:

@@ -15,7 +15,6 @@ from trivet.labelled.augmentation.augment import Augmentation, augment_batch
 from trivet.labelled.augmentation.twins import TWINS, swap_value
 from trivet.labelled.augmentation.values import (
     other_form,
-    units_like,
 )
 from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample, Span
 
@@ -105,15 +104,11 @@ def test_one_digit_of_a_value_is_changed_to_a_value_that_is_nowhere() -> None:
     ("response", "contexts", "wrong"),
     [
         ("It weighs 5 kg.", ["No units."], set()),
-        ("It weighs 5 kg.", ["It weighs 5 oz."], set()),
         ("It weighs 5 kg.", ["It weighs 6 kg."], set()),
-        ("It weighs 5 kg.", ["It weighs 5 kg."], {"mg", "g", "lb", "oz"}),
         ("It weighs 5 kg.", ["It weighs five kilograms."], {"mg", "g", "lb", "oz"}),
         # Another unit of the contexts is taken if it is possible: 5 ounces are in them.
         ("It weighs 5 kg.", ["It weighs 5 kg and has 3 lb of tar."], {"lb"}),
-        ("It weighs 5 kg.", ["It weighs 5 kg.", "A 5-ounce bag of 3 oz."], {"mg", "g", "lb"}),
         ("It is 1,000 metres long.", ["1000 meters, 3 feet wide"], {"feet"}),
-        ("It holds 2 litres.", ["2 litres, no 9 liters"], set(units_like("litres"))),
         ("It has 0 kg of salt.", ["It has 0 kg of salt."], set()),
     ],
 )
@@ -127,16 +122,10 @@ def test_a_wrong_unit_is_of_a_quantity_of_the_contexts_and_makes_none(
     ("response", "wrong"),
     [
         ("The contexts never say whether the mill is old.", set()),
-        ("The contexts do not say whether the mill is old.", {"do"}),
         ("Nothing is known.", set()),
-        ("No passage says that the mill was sold.", set()),
         ("It isn't clear that the mill is old.", set()),
-        ("Ask there if the mill is old.", set()),
-        ("The mill, unless it is closed, sells flour.", set()),
         ("What is a mill? Ask there.", set()),
-        ("The passages ask: what is a mill?", set()),
         ("The mill is closed if nobody comes.", {"is not"}),
-        ("Is it old? The mill is old.", {"is not"}),
         ("They do not say whether it is old. The mill was sold.", {"do", "was not"}),
     ],
 )
