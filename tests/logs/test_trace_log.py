@@ -19,7 +19,7 @@ from trivet.logs.column_mapping import Columns, LogRow
 from trivet.logs.log import Log
 from trivet.logs.recognition import read_rows
 from trivet.logs.trace_examples import TraceFormat
-from trivet.logs.trace_log import TraceLog
+from trivet.logs.trace_log import TraceLog, open_log
 from trivet.records import FailedEvaluation, RagExample
 
 HERE = Path(__file__).parent / "traces"
