@@ -74,8 +74,8 @@ class Reading:
     mapping: Annotated[
         Mapping[str, str | Sequence[str]],
         _input(
-            "Name of a field in the file, or its path: contexts=outputs.docs[].text, rows=samples[]"
-            ", messages=chat. Repeatable.",
+            "Name of a field in the file, or its path: contexts=docs[].text, rows=samples[]. "
+            "Repeatable.",
             "--map",
             metavar="OURS=THEIRS",
             typed=list[str],
