@@ -128,7 +128,9 @@ def test_missing_columns_name_the_flag(call: Call, write_log: WriteLog, tmp_path
     log, out = write_log([row]), tmp_path / "v.jsonl"
     code, _, err = call("evaluate", log, "--out", out)
     assert code == 2
-    assert "found question, found.docs, said); name the fields with --map contexts=found.docs" in err
+    assert (
+        "found question, found.docs, said); name the fields with --map contexts=found.docs" in err
+    )
     assert not out.exists()
     assert (
         call("evaluate", log, "--out", out, "--map", "contexts=found.docs", "response=said")[0] == 0
