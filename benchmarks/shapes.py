@@ -55,7 +55,7 @@ def windows_of(context_tokens: int, other_tokens: int, length: int) -> int:
     """Return the number of windows that show all of a context.
 
     Raises:
-        ValueError: Question and response leave no room for context.
+        ValueError: Question and response leave no positions for context.
     """
     room = length - other_tokens - FRAME
     if room < 1:

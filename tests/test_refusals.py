@@ -64,7 +64,7 @@ COMMANDS: list[tuple[Any, ...]] = [
     (3, "publish folder org/name", "folder/MANIFEST.json: missing"),
     (4, "calibrate tiny --thresholds-only --data jsonl:labelled.jsonl --out c", "no clean separ"),
     (4, "adapt labelled.jsonl --out x", "not shown to be better: keep embedded", "no better model"),
-    (5, "evaluate rows.jsonl --out v.jsonl", "make room, and give the same", "a full disk"),
+    (5, "evaluate rows.jsonl --out v.jsonl", "free some space", "a full disk"),
     (6, "evaluate rows.jsonl --out done.jsonl --texts", "--texts was False, is True"),
     (7, "evaluate rows.jsonl --out done.jsonl", "another process writes it now", "a locked file"),
     (8, "evaluate rows.jsonl --fail-under faithfulness=1", "is below 1"),

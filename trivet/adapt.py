@@ -127,7 +127,7 @@ def _plain(value: object) -> object:
 def _begin(out: Path, rows: Sequence[LabelledExample], config: TrainConfig) -> None:
     """Write the rows, or check that the folder has an unfinished adaptation of the same rows."""
     if out.exists() and not out.is_dir():
-        raise ConfigError(f"{out} is no folder; choose another one")
+        raise ConfigError(f"{out} is not a folder; choose another one")
     if _is_bundle(out / BUNDLE):
         raise BundleError(f"{out / BUNDLE} exists already; choose another folder")
     text = "".join(f"{to_json_text(to_row(row))}\n" for row in rows)

@@ -155,7 +155,7 @@ def calibrate(
         with tempfile.TemporaryDirectory() as held:
             write(Path(held), thresholds)
             backend = TorchBackend(deepcopy(model), settings.size, where, compiled=False)
-            backend.most_windows = min(backend.most_windows, call_windows)
+            backend.max_windows = min(backend.max_windows, call_windows)
             streams = read_streams(Evaluator(held, backend=backend), rows)
         chosen = choose_or_keep(
             thresholds, before, after, choices.thresholds_from, choices.false_alarms, streams

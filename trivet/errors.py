@@ -68,7 +68,7 @@ class ExampleError(ValueError):
 
 
 class PageError(OSError):
-    """A report cannot be written, for want of room or of permission."""
+    """A report cannot be written, because the disk is full or permission is missing."""
 
 
 class DataError(ValueError):
@@ -76,7 +76,7 @@ class DataError(ValueError):
 
 
 class WindowError(ValueError):
-    """Window settings leave no room for context."""
+    """Window settings leave no positions for context."""
 
 
 class ConfigError(ValueError):
@@ -106,7 +106,7 @@ class ServerError(RuntimeError):
         status: HTTP status; ``None`` without an answer.
         error_type: Reason as the server names it, such as ``overloaded`` or ``unauthorized``;
             ``unreachable`` or ``timeout`` without an answer, and ``invalid_answer`` if the other
-            side is no Trivet server.
+            side is not a Trivet server.
         request_id: Id of the request in the server's log.
     """
 

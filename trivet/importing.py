@@ -40,7 +40,7 @@ from trivet.training.initialization import read_tokenizer
 
 LONGEST = 4096  # tokens that LettuceDetect reads at once
 _THRESHOLD = 0.5  # of LettuceDetect: a token is flagged by the larger class
-_LEAST_ROOM = 32  # positions for context, beside the longest question and response
+_MIN_CONTEXT = 32  # positions for context, next to the longest question and response
 
 # Names of the classes. Checkpoints that name none have 0 for supported.
 _SUPPORTED = frozenset({"supported", "faithful", "grounded", "consistent", "label_0"})
@@ -75,10 +75,10 @@ def import_lettucedetect(
         command: Command line, recorded in the bundle.
 
     Raises:
-        BundleError: It is no token classifier with a class for supported and one for unsupported
-            tokens, its weights are no safetensors, its tokenizer is missing or frames a pair in
+        BundleError: It is not a token classifier with a class for supported and one for unsupported
+            tokens, its weights are not safetensors, its tokenizer is missing or frames a pair in
             another way, or ``out`` holds other files.
-        WindowError: ``size`` is more than the encoder has, or leaves no room for context.
+        WindowError: ``size`` is more than the encoder has, or leaves no positions for context.
     """
     check_folder(out)
     source, revision = find_checkpoint(name)
@@ -94,7 +94,7 @@ def import_lettucedetect(
     most = int(getattr(config, "max_position_embeddings", LONGEST) or LONGEST)
     window = WindowSettings(size=size or min(LONGEST, most), layout="lettucedetect")
     check_window(model.trunk.config, window.size)
-    _check_room(window.size, tokenizer)
+    _check_context_positions(window.size, tokenizer)
     special = tokenizer.special
     info = BundleInfo(
         package_version=trivet.__version__,
@@ -241,12 +241,12 @@ def _tokenizer(name: str, source: str, revision: str | None, vocab_size: int) ->
     return tokenizer
 
 
-def _check_room(size: int, tokenizer: SegmentTokenizer) -> None:
-    """Refuse windows that would leave no room for context beside the prompt."""
+def _check_context_positions(size: int, tokenizer: SegmentTokenizer) -> None:
+    """Refuse windows that would leave too few positions for context."""
     fixed = Frame("lettucedetect", True, tokenizer.special, passages=1).positions
-    room = size - size // QUESTION_SHARE - size // RESPONSE_SHARE - fixed
-    if room < _LEAST_ROOM:
+    left = size - size // QUESTION_SHARE - size // RESPONSE_SHARE - fixed
+    if left < _MIN_CONTEXT:
         raise WindowError(
             f"window.size ({size} tokens): the prompt ({fixed} tokens), a long question and a long "
-            f"response leave {room} for context; give --size {4 * (fixed + _LEAST_ROOM)} or more"
+            f"response leave {left} for context; give --size {4 * (fixed + _MIN_CONTEXT)} or more"
         )

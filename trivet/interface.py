@@ -57,7 +57,7 @@ def check_threshold(threshold: float | None) -> None:
     """Refuse a sentence threshold outside [0, 1].
 
     Raises:
-        TypeError: It is no number.
+        TypeError: The value is not a number.
         ValueError: The message has the value, and of a percentage the share to write.
     """
     if threshold is None:

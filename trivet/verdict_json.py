@@ -126,16 +126,16 @@ def _literal(known: Sequence[str], value: Any, name: str) -> Any:
 
 def _probability(value: Any, name: str) -> float:
     fits = isinstance(value, float | int) and not isinstance(value, bool) and 0 <= value <= 1
-    return float(value) if fits else _refuse(value, name, "no number from 0 to 1")
+    return float(value) if fits else _refuse(value, name, "not a number from 0 to 1")
 
 
 def _whole(value: Any, name: str) -> Any:
     fits = isinstance(value, int) and not isinstance(value, bool)
-    return value if fits else _refuse(value, name, "no whole number")
+    return value if fits else _refuse(value, name, "not a whole number")
 
 
 def _count(value: Any, name: str) -> Any:
-    return value if _whole(value, name) >= 0 else _refuse(value, name, "no whole number from 0")
+    return value if _whole(value, name) >= 0 else _refuse(value, name, "not a whole number from 0")
 
 
 def _truth(value: Any, name: str) -> bool:
@@ -147,7 +147,7 @@ def _name(value: Any, _: str) -> str:
 
 
 def _text(value: Any, name: str) -> str:
-    return value if isinstance(value, str) else _refuse(value, name, "no text")
+    return value if isinstance(value, str) else _refuse(value, name, "not a text")
 
 
 def _refuse(value: Any, name: str, reason: str) -> NoReturn:

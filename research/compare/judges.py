@@ -80,7 +80,7 @@ def ragas(talk: Conversation) -> Score:
 def trulens(talk: Conversation) -> Score:
     """Return TruLens's groundedness: the mean score of the statements that are not trivial.
 
-    As there, numbers of a list are no statements, all statements stay if the list of those to keep
+    As there, numbers of a list are not statements, all statements stay if the list of those to keep
     cannot be read, and a response of trivial statements alone has groundedness 0.
     """
     statements = [text for text in _sentences(talk) if not _LIST_NUMBER.fullmatch(text)]

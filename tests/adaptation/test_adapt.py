@@ -99,7 +99,7 @@ def test_heads_windows_reduction_and_thresholds_are_those_of_the_first_bundle(
 
 def test_an_output_that_is_a_file_is_refused_before_training(tmp_path: Path) -> None:
     file = write(tmp_path / "rows.jsonl")
-    with pytest.raises(ConfigError, match=r"rows\.jsonl is no folder; choose another one"):
+    with pytest.raises(ConfigError, match=r"rows\.jsonl is not a folder; choose another one"):
         adapt_module.adapt(file, file)
 
 
@@ -139,7 +139,7 @@ def test_the_command_says_whether_to_keep_the_old_model(
     assert exit_code(monkeypatch, "adapt", "rows.jsonl", "--out", "mine") == code
     shown = capsys.readouterr()
     assert said in shown.out + shown.err
-    # Lightning's own lines, which advertise, are no progress.
+    # Lightning's own lines, which advertise, are not progress.
     for name in ("lightning.pytorch", "lightning.fabric"):
         assert not logging.getLogger(name).isEnabledFor(logging.INFO)
     for line in (

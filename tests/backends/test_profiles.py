@@ -18,7 +18,7 @@ from trivet.backends.profiles import (
     graph_sizes,
     make_profiles,
     make_windows,
-    most_positions,
+    max_positions,
     pad,
     padded_length,
     shapes,
@@ -73,7 +73,7 @@ def test_padding_changes_no_answer(sizes: Sizes, more: Sizes, seed: int) -> None
 def test_every_packed_call_finds_a_profile(lengths: list[int], window: int) -> None:
     profiles = make_profiles(window)
     lengths = [min(length, window) for length in lengths]
-    calls = pack(lengths, BatchLimits(most_positions(profiles), STEP, windows_limit(profiles)))
+    calls = pack(lengths, BatchLimits(max_positions(profiles), STEP, windows_limit(profiles)))
     assert sorted(number for call in calls for number in call) == list(range(len(lengths)))
     for call in calls:
         n, longest = len(call), max(lengths[number] for number in call)

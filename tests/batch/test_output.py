@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trivet.batch.output import Output, OutputFullError, no_room
+from trivet.batch.output import Output, OutputFullError, raise_on_full_disk
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
@@ -26,7 +26,7 @@ def test_the_disk_may_be_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n
         assert synced == [4]
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", full)
-            with pytest.raises(OutputFullError, match=r"out: .*make room, and give the same"):
+            with pytest.raises(OutputFullError, match=r"out: .*free some space"):
                 output.append(b"two\n")
         assert output.size == 4
         output.append(b"three\n")
@@ -34,5 +34,5 @@ def test_the_disk_may_be_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n
 
 
 def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
-    with pytest.raises(PermissionError), no_room(tmp_path):
+    with pytest.raises(PermissionError), raise_on_full_disk(tmp_path):
         raise PermissionError(errno.EACCES, "no")

@@ -181,7 +181,7 @@ def test_foreign_outputs_are_left_alone(write_log: WriteLog, judge: Judge, tmp_p
             judge(log, out)
         assert out.read_bytes() == changed
     for content, message in (
-        ("{", r"cannot be read .* begin anew with --restart"),
+        ("{", r"cannot be read .* start over with --restart"),
         ('{"schema_version": 3}', "not a record of a run"),
     ):
         record_path(out).write_text(content, encoding="utf-8")

@@ -182,7 +182,7 @@ def test_a_hub_that_cannot_be_reached_is_one_sentence(
     tiny_bundle: Path, cached: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Unreachable(Exception):
-        """The errors of the HTTP client are no OSError."""
+        """The errors of the HTTP client are not OSErrors."""
 
     def fail(*_: object, **__: object) -> None:
         raise Unreachable("Name or service not known\nsecond line")

@@ -99,7 +99,7 @@ def test_the_embedded_model_has_weights() -> None:
     with torch.inference_mode():
         found = model(*as_tensors(windows))
     for name, theirs in expected.present().items():
-        atol = 0.04 if name == "evidence_states" else 0.03  # states are no probabilities
+        atol = 0.04 if name == "evidence_states" else 0.03  # states are not probabilities
         np.testing.assert_allclose(getattr(found, name).numpy(), theirs, atol=atol, err_msg=name)
 
 

@@ -53,7 +53,7 @@ def test_what_a_request_cannot_express_is_not_sent(client: Any, server: Scripted
     first, second = client.evaluate_many([own, long])
     assert (first.id, first.code) == ("x", "own_sentences")
     assert (second.id, second.code) == ("y", "too_large")
-    assert "raise Client(most_bytes=...)" in second.message
+    assert "raise Client(max_bytes=...)" in second.message
     assert server.requests == []
 
 

@@ -42,7 +42,7 @@ def test_more_than_a_request_may_hold_is_sent_in_several(embedded: trivet.Evalua
     large = [RagExample("Where?", ("Here it is. " * 60,), "", str(n)) for n in range(3)]
     with (
         serving(embedded, ServerSettings(max_body_bytes=1_000)) as server,
-        trivet.Client(server.url, examples_per_request=64, most_bytes=1_000) as client,
+        trivet.Client(server.url, examples_per_request=64, max_bytes=1_000) as client,
     ):
         results = list(client.evaluate_many(many + large))
     assert [result.id for result in results] == [example.id for example in many + large]

@@ -94,7 +94,7 @@ def test_a_line_is_read_in_bounded_stretches(unit: str, monkeypatch: pytest.Monk
     # Quotes take the splitter the square of their number: bounded stretches keep that small.
     assert max(lengths) <= 20_000
     assert len(lengths) <= 4
-    # Where a stretch ends is no sentence's end.
+    # The end of a stretch is not the end of a sentence.
     assert len(spans) == len(whole)
 
 

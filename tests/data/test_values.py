@@ -149,7 +149,7 @@ def test_other_values_are_nowhere(response: str, context: str) -> None:
 
 
 def test_small_numbers_are_found_in_words() -> None:
-    # "one" and "second" are no values of their own: they are a pronoun and an adverb too.
+    # "one" and "second" are not values of their own: they are a pronoun and an adverb too.
     assert statuses("It has 2 wheels.", "It has two wheels.") == ["near"]
     assert statuses("He came 2nd.", "He came second.") == ["near"]
     assert statuses("It has 2 wheels.", "It has one wheel.") == ["nowhere"]

@@ -18,7 +18,7 @@ from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows
 from trivet.errors import BackendError
 from trivet.evaluation.packing import add_pairs, no_pairs, take_windows
-from trivet.evaluation.postprocessing import MOST_SOURCES, with_sources
+from trivet.evaluation.postprocessing import MAX_SOURCES, with_sources
 from trivet.model.aggregate import Outputs, evidence_logits
 from trivet.model.architecture import EVIDENCE_STATES
 from trivet.records import RagExample, SentenceVerdict
@@ -91,7 +91,7 @@ def test_a_pair_is_the_scaled_product_of_the_means_of_both_halves() -> None:
 
 
 def test_the_verdict_has_the_best_sources_from_the_threshold_on() -> None:
-    count = MOST_SOURCES + 2
+    count = MAX_SOURCES + 2
     tokens = make_tokenized([7], [[[10 + n] for n in range(count)]], [[99], [98], [97], [96]])
     sentences = tuple(SentenceVerdict(n, n + 1, "abcd"[n], 0.9, n != 0) for n in range(4))
     verdict = replace(verdict_on((), "abcd", 0.9, None), sentences=sentences)
@@ -101,7 +101,7 @@ def test_the_verdict_has_the_best_sources_from_the_threshold_on() -> None:
     unsupported, best, only, no_window = (sentence.evidence for sentence in found.sentences)
     assert unsupported == ()
     assert best is not None
-    assert len(best) == MOST_SOURCES
+    assert len(best) == MAX_SOURCES
     scores = [source.score for source in best]
     assert scores == sorted(scores, reverse=True)
     assert scores[0] == pytest.approx(1 / (1 + np.exp(-1.4)))

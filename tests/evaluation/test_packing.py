@@ -169,12 +169,12 @@ def test_an_error_of_one_part_is_that_of_the_example(
     st.none() | st.integers(1, 9),
 )
 def test_a_call_has_room_for_what_fits_padding_included(
-    length: int, positions: int, step: int, most_windows: int | None
+    length: int, positions: int, step: int, max_windows: int | None
 ) -> None:
-    limits = BatchLimits(positions, step, most_windows)
-    padded, room = limits.padded(length), limits.room(length)
+    limits = BatchLimits(positions, step, max_windows)
+    padded, room = limits.padded(length), limits.windows(length)
     assert padded % step == 0
     assert length <= padded < length + step
     assert room == 1 or room * padded <= positions
-    assert most_windows is None or room <= most_windows
-    assert (room + 1) * padded > positions or room == most_windows
+    assert max_windows is None or room <= max_windows
+    assert (room + 1) * padded > positions or room == max_windows

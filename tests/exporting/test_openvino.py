@@ -102,7 +102,7 @@ def export(
 
     monkeypatch.setattr(openvino_export, "time_windows", timed)
     # Heads made by formula amplify any rounding.
-    monkeypatch.setattr("trivet.bundle.backend_info.MOST_LOSS", 1.0)
+    monkeypatch.setattr("trivet.bundle.backend_info.MAX_LOSS", 1.0)
     return export_openvino(folder, rows, "tiny", "dev", keep_fp32=keep_fp32, threads=1)
 
 
@@ -180,7 +180,7 @@ def test_the_embedded_model_is_exported_and_answers_as_before(tmp_path: Path) ->
         measured.append(measure_results(evaluator.backend_name, rows, found, "facts"))
     kept = read_bundle(out).info.openvino
     assert kept is not None and evaluator.backend_name == f"openvino {kept.file}"
-    assert max(losses(*measured)) <= MOST_LOSS
+    assert max(losses(*measured)) <= MAX_LOSS
 
 
 @needs_nncf

@@ -127,7 +127,7 @@ def test_empty_sentences_and_documents_go_without_shifting_keys(tmp_path: Path) 
     ("others", "reason"),
     [
         ({"documents_sentences": []}, "no document holds any text"),
-        ({"response_sentences": [["a", " "]]}, "the response holds no text"),
+        ({"response_sentences": [["a", " "]]}, "the response is empty"),
         ({"response_sentences": [["a"]]}, "a sentence is not a [key, text] pair"),
         ({"documents_sentences": [[["0a", None]]]}, "a sentence is not a [key, text] pair"),
         ({"response_sentences": [["a", "x"], ["a.", "y"]]}, "two sentences share one key"),

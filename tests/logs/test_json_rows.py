@@ -84,5 +84,5 @@ def test_a_large_row_is_read_but_not_a_larger_one(monkeypatch: pytest.MonkeyPatc
     row = {"a": "x" * 300_000}
     assert objects(read_document(io.BytesIO(json.dumps([row, {}, row]).encode()))) == [row, {}, row]
     monkeypatch.setattr(json_rows, "LONGEST_LINE", 100_000)
-    with pytest.raises(ValueError, match="no whole row within 100000 characters"):
+    with pytest.raises(ValueError, match="no complete row within 100000 characters"):
         list(read_document(io.BytesIO(json.dumps([row]).encode())))

@@ -1,4 +1,4 @@
-"""Figures of the rule of choosing that are no AUROC, on rankings and pairs made by hand."""
+"""Figures of the rule of choosing that are not AUROCs, on rankings and pairs made by hand."""
 
 from __future__ import annotations
 

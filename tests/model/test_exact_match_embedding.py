@@ -63,6 +63,6 @@ def test_kinds_are_those_of_the_definition(window: list[tuple[int, int]], beyond
     expected = [max(found(i, j) for j in range(len(window))) for i in range(len(window))]
     ids, segments = (torch.tensor([column]) for column in zip(*window, strict=True))
     assert match_kinds(ids, segments).tolist() == [expected]
-    # The largest ids are no exception, nor is another window beside.
+    # The largest ids are not an exception, nor is another window beside.
     pair = match_kinds(torch.cat([ids, ids + beyond]), torch.cat([segments, segments]))
     assert pair.tolist() == [expected, expected] and pair.dtype == torch.int64

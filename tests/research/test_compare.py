@@ -81,7 +81,7 @@ def test_scores_of_other_rows_are_refused_and_a_restart_drops_them(
     data: str, tmp_path: Path
 ) -> None:
     compare(data, tmp_path / "out", "words")
-    with pytest.raises(SystemExit, match=r"rows was .*begin anew with --restart"):
+    with pytest.raises(SystemExit, match=r"rows was .*start over with --restart"):
         compare(data, tmp_path / "out", "words", "--limit", "10")
     compare(data, tmp_path / "out", "words", "--limit", "10", "--restart")
     assert len((tmp_path / "out" / "words.jsonl").read_bytes().splitlines()) == 10

@@ -64,7 +64,7 @@ class WeightsBackend:
         self._model = model.to(device).eval()
         self._device = device
         self._bf16 = precision == "bf16"
-        self.most_windows = call_windows
+        self.max_windows = call_windows
         self.positions = POSITIONS if device.type == "cpu" else call_windows * window
         self.seconds = 0.0
         self.windows = 0
@@ -120,7 +120,7 @@ def score_rows(
     backend = WeightsBackend(
         model,
         bundle.info.window.size,
-        optim.most_windows,
+        optim.max_windows,
         run.precision,
         torch.device("cuda" if run.accelerator != "cpu" and torch.cuda.is_available() else "cpu"),
     )

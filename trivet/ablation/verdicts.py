@@ -48,7 +48,7 @@ def read_rows(path: Path) -> list[JudgedRow]:
     """Return the rows of a file.
 
     Raises:
-        DataError: The file cannot be read, or a line is no row with its verdict.
+        DataError: The file cannot be read, or a line is not a row with its verdict.
     """
     rows = []
     for number, line in read_json_lines(path):

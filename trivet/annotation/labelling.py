@@ -173,7 +173,7 @@ def _keyed(row: LogRow) -> KeyedExample:
     if not keyed.contexts:
         raise ExampleError(f"{row.place}: no context holds any text", "empty_contexts")
     if not keyed.response:
-        raise ExampleError(f"{row.place}: the response holds no text", "empty_response")
+        raise ExampleError(f"{row.place}: the response is empty", "empty_response")
     return keyed
 
 

@@ -55,7 +55,7 @@ class ShapedBackend(Backend, Protocol):
 
     positions: int  # maximum positions of one call
     step: int  # windows are padded to a multiple of this many positions
-    most_windows: int  # maximum windows of one call
+    max_windows: int  # maximum windows of one call
 
 
 @runtime_checkable

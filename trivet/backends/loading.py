@@ -15,7 +15,7 @@ import onnxruntime
 from trivet.backends.backend import LoadedBackend, check_self_test, choose_graph, cores
 from trivet.backends.device import find_gpu, is_device
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
-from trivet.backends.profiles import MOST_WINDOWS, POSITIONS, STEP, make_profiles
+from trivet.backends.profiles import MAX_WINDOWS, POSITIONS, STEP, make_profiles
 from trivet.backends.tensorrt import TensorRTBackend
 from trivet.backends.tensorrt_build import EngineCache, find_target
 from trivet.bundle.backend_info import EngineInfo, engine_key
@@ -36,13 +36,13 @@ CUDA = "CUDAExecutionProvider"
 class OnnxGpuBackend:
     """One ONNX graph on a GPU; ``run`` may be called from several threads."""
 
-    positions, step, most_windows = POSITIONS, STEP, MOST_WINDOWS
+    positions, step, max_windows = POSITIONS, STEP, MAX_WINDOWS
 
     def __init__(self, path: Path, gpu: int) -> None:
         """Load the ``.onnx`` file of a bundle, already checked against its manifest.
 
         Raises:
-            BundleError: The file is no graph, or its inputs or outputs do not fit.
+            BundleError: The file is not a graph, or its inputs or outputs do not fit.
             BackendError: ONNX Runtime cannot use the GPU.
         """
         offered = CUDA in onnxruntime.get_available_providers()
@@ -150,7 +150,7 @@ def load_tokenizer(bundle: Bundle) -> SegmentTokenizer:
     """Load a bundle's tokenizer.
 
     Raises:
-        BundleError: It is no tokenizer, or its special tokens are not those of the model.
+        BundleError: It is not a tokenizer, or its special tokens are not those of the model.
     """
     tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
     said, found = bundle.info.special_tokens, tokenizer.special

@@ -26,7 +26,7 @@ _ERRORS_ONLY = 3
 # Smaller graphs (in bytes) are loaded a second time; larger ones would need too much memory.
 _SMALL = 50_000_000
 # Maximum threads of one call; more were never measured to help.
-_MOST_THREADS = 8
+_MAX_THREADS = 8
 
 
 class OnnxRuntimeBackend:
@@ -57,7 +57,7 @@ class OnnxRuntimeBackend:
             providers: Execution providers with their options, before that of the CPU.
 
         Raises:
-            BundleError: The file is no graph, or its inputs or outputs do not fit.
+            BundleError: The file is not a graph, or its inputs or outputs do not fit.
             ValueError: ``threads`` is below 1, or below ``workers``.
         """
         per_worker = threads_per_worker(threads, workers)
@@ -66,7 +66,7 @@ class OnnxRuntimeBackend:
         apart = path.with_name(path.name + EXTERNAL_SUFFIX).exists()
         if workers > 1 and path.stat().st_size <= _SMALL and not apart:
             # Threads that spin while they wait would take the cores of the workers.
-            all_threads = max(per_worker, min(threads or cores(), _MOST_THREADS))
+            all_threads = max(per_worker, min(threads or cores(), _MAX_THREADS))
             self._all_threads = _open(path, all_threads, sums_fit, spin=False)
         self.name = f"onnxruntime {path.name}"
         self.workers = workers

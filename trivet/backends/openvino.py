@@ -44,14 +44,14 @@ class OpenVinoBackend:
         positions: Maximum positions of one call: one window of 512.
         step: Windows are padded to a multiple of this many positions. Every new length is
             compiled, which costs a third of a call, so there must be few.
-        most_windows: Maximum windows of one call.
+        max_windows: Maximum windows of one call.
         bf16: Whether operators that are not int8 run in bf16.
         workers: Number of calls that may run at once.
     """
 
     positions = POSITIONS
     step = 32
-    most_windows = 16
+    max_windows = 16
 
     def __init__(
         self,

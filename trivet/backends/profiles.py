@@ -88,22 +88,22 @@ STEP = 64
 FEW_WINDOWS = 2
 # Positions of a call that keep a GPU busy (docs/performance.md).
 POSITIONS = 8192
-MOST_WINDOWS = 16
-_MOST_SENTENCES = 64
+MAX_WINDOWS = 16
+_MAX_SENTENCES = 64
 
 
-def make_profiles(window: int, most_windows: int = MOST_WINDOWS) -> tuple[ShapeRange, ...]:
+def make_profiles(window: int, max_windows: int = MAX_WINDOWS) -> tuple[ShapeRange, ...]:
     """Return two profiles, of few and of more windows, for three lengths up to ``window``."""
     lengths = {min(window, -(-window // part // STEP) * STEP) for part in (4, 2, 1)}
     profiles = []
     for length in sorted(lengths):
-        most = max(FEW_WINDOWS + 1, min(most_windows, POSITIONS // length))
+        most = max(FEW_WINDOWS + 1, min(max_windows, POSITIONS // length))
         profiles.append(_profile(length, 1, FEW_WINDOWS))
         profiles.append(_profile(length, FEW_WINDOWS + 1, most))
     return tuple(profiles)
 
 
-def most_positions(profiles: tuple[ShapeRange, ...]) -> int:
+def max_positions(profiles: tuple[ShapeRange, ...]) -> int:
     """Return the most positions of a call of any window length."""
     return min(POSITIONS, max(each.most["N"] * each.most["L"] for each in profiles))
 
@@ -115,7 +115,7 @@ def windows_limit(profiles: tuple[ShapeRange, ...]) -> int:
 
 def _profile(length: int, few: int, many: int) -> ShapeRange:
     most = Sizes(
-        N=many, L=length, B=many, R=many * length, K=many, C=many * length, S=_MOST_SENTENCES
+        N=many, L=length, B=many, R=many * length, K=many, C=many * length, S=_MAX_SENTENCES
     )
     least = Sizes(N=few, L=1, B=1, R=1, K=1, C=1, S=1)
     # Typical calls hold one long example, with some dozens of response tokens in each window.

@@ -20,7 +20,7 @@ from trivet.backends.profiles import (
     choose_profile,
     cut,
     graph_sizes,
-    most_positions,
+    max_positions,
     pad,
     padded_length,
     shapes,
@@ -89,9 +89,9 @@ class TensorRTBackend:
         """
         tensorrt, self._cuda = load_tensorrt(), cuda.load_runtime()
         self.name = f"tensorrt {info.precision} on {info.target.gpu}"
-        self.positions = most_positions(info.profiles)
+        self.positions = max_positions(info.profiles)
         self.step = STEP
-        self.most_windows = windows_limit(info.profiles)
+        self.max_windows = windows_limit(info.profiles)
         self._logger = make_logger(tensorrt)
         self._runtime = tensorrt.Runtime(self._logger)
         self._engine = self._runtime.deserialize_cuda_engine(plan)

@@ -98,7 +98,7 @@ class TorchBackend:
         self.name = f"torch {precision} on {where}"
         self._window = window
         self.positions, self.step = (POSITIONS, STEP) if on_gpu else (CPU_POSITIONS, 1)
-        self.most_windows = POSITIONS // STEP
+        self.max_windows = POSITIONS // STEP
         self._recorded: dict[tuple[int, int], _Recorded] = {}
         # Calls run one after another, so all graphs share their memory.
         self._pool = torch.cuda.graph_pool_handle() if self._replayed else None

@@ -59,7 +59,7 @@ class Output:
         """Append and sync; on a full disk the file is truncated to its size before."""
         before = self.size
         try:
-            with no_room(self.path):
+            with raise_on_full_disk(self.path):
                 rest = memoryview(content)
                 while rest:
                     rest = rest[self._file.write(rest) :]
@@ -77,7 +77,7 @@ class Output:
 
 
 @contextlib.contextmanager
-def no_room(path: Path) -> Iterator[None]:
+def raise_on_full_disk(path: Path) -> Iterator[None]:
     """Turn the errors of a full disk into ``OutputFullError``."""
     try:
         yield
@@ -85,8 +85,8 @@ def no_room(path: Path) -> Iterator[None]:
         if error.errno not in _FULL:
             raise
         raise OutputFullError(
-            f"{path}: {error.strerror}; the verdicts so far are kept: make room, and give the "
-            "same command to go on"
+            f"{path}: {error.strerror}; the verdicts so far are kept: free some space, and "
+            "repeat the command"
         ) from error
 
 

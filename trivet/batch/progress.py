@@ -21,7 +21,7 @@ Say = Callable[[Callable[[], str]], None]
 
 @contextlib.contextmanager
 def show_line(quiet: bool = False) -> Iterator[Say]:
-    """Yield what shows lines on stderr, one every ten seconds if that is no terminal."""
+    """Yield what shows lines on stderr, one every ten seconds if that is not a terminal."""
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     if quiet:
         yield lambda make: None

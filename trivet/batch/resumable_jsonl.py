@@ -12,7 +12,7 @@ from trivet.batch.output import Output, RunChangedError
 from trivet.errors import DataError
 from trivet.records import to_json_text
 
-_WAY_OUT = "choose another --out, or begin anew with --restart"
+_WAY_OUT = "choose another --out or start over with --restart"
 
 
 class ResumableJsonl:
@@ -105,7 +105,9 @@ class ResumableJsonl:
             changes.append(f"{size} bytes were written, {self.size} are there")
         if changes:
             differences = "; ".join(changes)
-            raise RunChangedError(f"{self.path}: is of another run: {differences}; {_WAY_OUT}")
+            raise RunChangedError(
+                f"{self.path}: was written by a different run ({differences}); {_WAY_OUT}"
+            )
         return size
 
     def __enter__(self) -> Self:

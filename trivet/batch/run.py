@@ -15,7 +15,7 @@ from typing import IO
 import trivet
 from trivet.batch.blocks import block_characters, evaluate_blocks
 from trivet.batch.out_formats import check_format, convert, lines_path
-from trivet.batch.output import EmptyInputError, RunChangedError, no_room
+from trivet.batch.output import EmptyInputError, RunChangedError, raise_on_full_disk
 from trivet.batch.resumable_jsonl import ResumableJsonl
 from trivet.batch.settings import RunSettings
 from trivet.bundle.manifest import MANIFEST_NAME
@@ -29,7 +29,7 @@ from trivet.report.run_tally import RunTally
 
 logger = logging.getLogger(__name__)
 
-_WAY_OUT = "choose another --out, or begin anew with --restart"
+_WAY_OUT = "choose another --out or start over with --restart"
 
 OnBlock = Callable[[RunTally], None]
 """Called after each block with the counts so far."""
@@ -100,7 +100,7 @@ def evaluate_to_file(
         stack.enter_context(contextlib.closing(log))
         rows = rows_of_log(log, settings)  # checks the first rows before the output
         kept = stack.enter_context(ResumableJsonl(lines, record_path(out)))
-        stack.enter_context(no_room(out))
+        stack.enter_context(raise_on_full_disk(out))
         record = _begin(_describe(evaluator, log, settings), out, kept, policy, log, rows)
         if not record.finished:
             done = record.progress

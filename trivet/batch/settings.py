@@ -62,7 +62,7 @@ _rare = partial(Setting, panel=RARE)
 ShardOption = Annotated[
     Shard,
     _rare(
-        "Judge this part of the rows alone.", metavar="NUMBER/COUNT", typed=str, read=parse_shard
+        "Evaluate only this shard of the rows.", metavar="NUMBER/COUNT", typed=str, read=parse_shard
     ),
 ]
 
@@ -86,11 +86,13 @@ class Reading:
         str | None,
         _input(
             "jsonl, json, csv, tsv, parquet, xlsx; for spans otel, openinference, phoenix, "
-            "langfuse, langsmith; or a shape of rows; default: as it looks.",
+            "langfuse, langsmith; or a name that --formats lists; default: detected.",
             metavar="FORMAT",
         ),
     ] = None
-    encoding: Annotated[str | None, _rare("Encoding; default: as it looks.", metavar="NAME")] = None
+    encoding: Annotated[
+        str | None, _rare("Encoding; default: detected from the file.", metavar="NAME")
+    ] = None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from trivet.bundle.manifest import Part
 
-MOST_LOSS = 0.005
+MAX_LOSS = 0.005
 """Largest accepted decrease of AUROC and increase of RMSE against fp32."""
 
 Method = Literal["static", "dynamic", "half"]
@@ -33,7 +33,7 @@ class OpenVinoCandidate(Part):
     @property
     def fits(self) -> bool:
         """Whether both losses are within the limit."""
-        return max(self.auroc_loss, self.rmse_loss) <= MOST_LOSS
+        return max(self.auroc_loss, self.rmse_loss) <= MAX_LOSS
 
 
 class OpenVinoInfo(Part):

@@ -124,8 +124,8 @@ def check_manifest(folder: Path, links_into: Path | None = None) -> Manifest:
         found = _record(folder / name)
         if found.size != expected.size:
             raise BundleError(
-                f"{folder / name}: {found.size} bytes instead of {expected.size}; the file is cut "
-                "or was replaced, copy the bundle again"
+                f"{folder / name}: {found.size} bytes instead of {expected.size}; the file is "
+                "truncated or was replaced, copy the bundle again"
             )
         if found.sha256 != expected.sha256:
             raise BundleError(

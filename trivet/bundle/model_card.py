@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trivet.bundle.backend_info import MOST_LOSS, OpenVinoInfo
+from trivet.bundle.backend_info import MAX_LOSS, OpenVinoInfo
 from trivet.bundle.schema import BundleInfo, CalibrationInfo, ScoreInfo
 
 _REDUCTIONS = {
@@ -242,7 +242,7 @@ def _openvino(kept: OpenVinoInfo) -> str:
     return (
         f"\n\nFor OpenVINO `{kept.file}`, in {kept.precision} with bf16 for the rest, was chosen "
         f"on {kept.rows:,} rows of {kept.data} ({kept.split}), {kept.date}, OpenVINO "
-        f"{kept.openvino}: the fastest candidate that loses at most {MOST_LOSS}.\n\n"
+        f"{kept.openvino}: the fastest candidate that loses at most {MAX_LOSS}.\n\n"
         f"{_table(header, rows)}"
     )
 

@@ -28,7 +28,7 @@ def publish(bundle: str | os.PathLike[str], repository: str, private: bool = Fal
 
     Raises:
         BundleError: The bundle is refused or holds files that the hub's bundles may not, the name
-            is no name of the hub, or the hub cannot be reached or refuses.
+            is not a name on the hub, or the hub cannot be reached or refuses.
     """
     name = HUB_NAME.fullmatch(repository)
     if name is None or name[2] is not None:

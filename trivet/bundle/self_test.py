@@ -155,8 +155,8 @@ def _answers(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, _Tensor]:
 def _comparable(name: str, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return what is compared of an output: all of it, but states as means over positions.
 
-    Like the verdict, which reads their means over sentences; a single state is no probability, and
-    rounding to bf16 moves it by more than the tolerance of one.
+    Like the verdict, which reads their means over sentences; a single state is not a probability,
+    and rounding to bf16 moves it by more than the tolerance of one.
     """
     array = np.asarray(array)
     if name != "evidence_states" or array.ndim != 3:

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, Unpack
 
 import httpx2
 
-from trivet.client.messages import MOST_BYTES, Examples, Relevance, Slot
+from trivet.client.messages import MAX_BYTES, Examples, Relevance, Slot
 from trivet.client.requester import ClientSettings, Requester, Wait
 from trivet.errors import ExampleError
 from trivet.interface import Options, Result, SentenceEvent, checked, takes_options
@@ -28,10 +28,10 @@ class AsyncClient:
         connections: int = 8,
         *,
         examples_per_request: int = 16,
-        most_bytes: int = MOST_BYTES,
+        max_bytes: int = MAX_BYTES,
         ca_file: Path | str | None = None,
     ) -> None:
-        limits = (timeout_seconds, retries, connections, examples_per_request, most_bytes)
+        limits = (timeout_seconds, retries, connections, examples_per_request, max_bytes)
         self.settings = ClientSettings(url, key, *limits, ca_file)
         self._http = httpx2.AsyncClient(**self.settings.http_arguments())
         self._requester = Requester(self.settings, self._http.request, _pause)
@@ -156,7 +156,7 @@ class AsyncAnswerStream:
         """Append a piece of text and judge what it completes, as ``AnswerStream.feed``.
 
         Raises:
-            ExampleError: The piece is no string, or the question or contexts cannot be evaluated.
+            ExampleError: The piece is not a string, or question or contexts cannot be evaluated.
             BackendError: The server's backend failed.
             ServerError: The server gave no answer for another reason.
             ValueError: The stream is closed.

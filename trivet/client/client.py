@@ -11,7 +11,7 @@ from typing import Any, Literal, Self, Unpack
 import httpx2
 
 from trivet.client.async_client import AsyncAnswerStream
-from trivet.client.messages import MOST_BYTES, Relevance, Slot
+from trivet.client.messages import MAX_BYTES, Relevance, Slot
 from trivet.client.requester import ClientSettings, Requester, Wait, run
 from trivet.interface import Options, Result, Results, SentenceEvent, checked, takes_options
 from trivet.records import Evaluation, FailedEvaluation
@@ -29,7 +29,7 @@ class Client:
         connections: int = 8,
         *,
         examples_per_request: int = 16,
-        most_bytes: int = MOST_BYTES,
+        max_bytes: int = MAX_BYTES,
         ca_file: Path | str | None = None,
     ) -> None:
         """Set up a client; sends nothing yet.
@@ -43,14 +43,14 @@ class Client:
                 connection was refused or broke before the answer.
             connections: Most connections, and so most concurrent requests of ``evaluate_many``.
             examples_per_request: Most examples per request of ``evaluate_many``, from 1 to 64.
-            most_bytes: Most bytes of a request body; the server's own limit, if it differs.
+            max_bytes: Most bytes of a request body; the server's own limit, if it differs.
             ca_file: PEM file of the authority that signed the server's certificate; ``None`` uses
                 the authorities that the system trusts.
 
         Raises:
             ValueError: An argument is invalid; the message names it.
         """
-        limits = (timeout_seconds, retries, connections, examples_per_request, most_bytes)
+        limits = (timeout_seconds, retries, connections, examples_per_request, max_bytes)
         self.settings = ClientSettings(url, key, *limits, ca_file)
         self._http = httpx2.Client(**self.settings.http_arguments())
         self._closed = threading.Event()

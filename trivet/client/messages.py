@@ -24,8 +24,8 @@ from trivet.records import (
 )
 from trivet.verdict_json import SCORES, read_evaluation, read_event
 
-MOST_EXAMPLES = 64
-MOST_BYTES = 2_000_000
+MAX_EXAMPLES = 64
+MAX_BYTES = 2_000_000
 # A request of many long examples could miss its deadline on a server that is quick with each.
 _BLOCK_BYTES = 250_000
 _FRAME_BYTES = 100  # of the JSON around the examples of a request
@@ -46,7 +46,7 @@ Slot: TypeAlias = EncodedExample | FailedEvaluation
 """One place of a block: an example to send, or the failure to return instead."""
 
 
-def encode(texts: Mapping[str, object], id_: str | None, most_bytes: int) -> EncodedExample:
+def encode(texts: Mapping[str, object], id_: str | None, max_bytes: int) -> EncodedExample:
     """Encode the texts of an example by field name; unsuitable ones raise an ``ExampleError``."""
     replaced = 0
 
@@ -72,10 +72,10 @@ def encode(texts: Mapping[str, object], id_: str | None, most_bytes: int) -> Enc
                 for text, own in itertools.zip_longest(cleaned, names, fillvalue=ContextName())
             ]
     encoded = to_json_text(record).encode()
-    if len(encoded) + _FRAME_BYTES > most_bytes:
+    if len(encoded) + _FRAME_BYTES > max_bytes:
         raise ExampleError(
-            f"the example has {len(encoded)} bytes as JSON, too many for most_bytes={most_bytes}; "
-            "send fewer contexts, or raise Client(most_bytes=...) if the server accepts more",
+            f"the example has {len(encoded)} bytes as JSON, too many for max_bytes={max_bytes}; "
+            "send fewer contexts, or raise Client(max_bytes=...) if the server accepts more",
             code="too_large",
         )
     return EncodedExample(id_, encoded, replaced)
@@ -91,8 +91,8 @@ def body(json_object: bytes, options: Mapping[str, object]) -> bytes:
 
 async def blocks(
     examples: Examples,
-    most_examples: int,
-    most_bytes: int,
+    max_examples: int,
+    max_bytes: int,
     mapping: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[list[Slot]]:
     """Group a stream into blocks for one request each; suspends only for an asynchronous one."""
@@ -100,14 +100,14 @@ async def blocks(
     size = 0
     async with contextlib.aclosing(_read(examples, mapping)) as stream:
         async for example in stream:
-            slot = _slot(example, most_bytes)
+            slot = _slot(example, max_bytes)
             length = len(slot.text) if isinstance(slot, EncodedExample) else 0
-            if block and size + length > min(_BLOCK_BYTES, most_bytes - _FRAME_BYTES):
+            if block and size + length > min(_BLOCK_BYTES, max_bytes - _FRAME_BYTES):
                 yield block
                 block, size = [], 0
             block.append(slot)
             size += length + 2
-            if len(block) >= most_examples:
+            if len(block) >= max_examples:
                 yield block
                 block, size = [], 0
     if block:
@@ -126,7 +126,7 @@ async def _read(examples: Examples, mapping: Mapping[str, str] | None) -> AsyncG
             yield example
 
 
-def _slot(example: Given, most_bytes: int) -> Slot:
+def _slot(example: Given, max_bytes: int) -> Slot:
     if isinstance(example, FailedEvaluation):
         return example
     if example.context_sentences is not None or example.response_sentences is not None:
@@ -137,7 +137,7 @@ def _slot(example: Given, most_bytes: int) -> Slot:
         pairs = zip(example.contexts, example.context_names, strict=False)
         texts["contexts"] = [{"text": text, **name._asdict()} for text, name in pairs]
     try:
-        return encode(texts, example.id, most_bytes)
+        return encode(texts, example.id, max_bytes)
     except ExampleError as error:
         return FailedEvaluation.of(error, example.id)
 
@@ -248,7 +248,7 @@ def read_sentences(response: httpx2.Response) -> list[SentenceEvent]:
 
     Raises:
         BackendError: The server's backend failed after the first event.
-        ServerError: The server failed after it, or the answer is no whole stream of events.
+        ServerError: The server failed after it, or the stream of events is incomplete.
     """
     sentences = []
     try:
@@ -283,7 +283,7 @@ def read_results(record: Mapping[str, Any], examples: Sequence[EncodedExample]) 
     """Return one result per example, or raise a ``DataError``."""
     results = record.get("results")
     if not isinstance(results, list) or len(results) != len(examples):
-        raise DataError(f"no list of {len(examples)} results")
+        raise DataError(f"not a list of {len(examples)} results")
     read: list[Result] = []
     for result, example in zip(results, examples, strict=True):
         if not isinstance(result, dict):

@@ -25,8 +25,8 @@ from typing import Any, TypeAlias
 import httpx2
 
 from trivet.client.messages import (
-    MOST_BYTES,
-    MOST_EXAMPLES,
+    MAX_BYTES,
+    MAX_EXAMPLES,
     EncodedExample,
     Examples,
     Read,
@@ -61,7 +61,7 @@ class ClientSettings:
     retries: int = 4
     connections: int = 8
     examples_per_request: int = 16
-    most_bytes: int = MOST_BYTES
+    max_bytes: int = MAX_BYTES
     ca_file: Path | str | None = None
 
     def __post_init__(self) -> None:
@@ -73,10 +73,10 @@ class ClientSettings:
             raise ValueError("url must contain neither a password nor a query; pass a key as key=")
         if self.key is not None and not re.fullmatch("[!-~]+", self.key.strip()):
             raise ValueError("key must be one word of printable ASCII characters")
-        if not 1 <= self.examples_per_request <= MOST_EXAMPLES:
+        if not 1 <= self.examples_per_request <= MAX_EXAMPLES:
             given = self.examples_per_request
-            raise ValueError(f"examples_per_request must be from 1 to {MOST_EXAMPLES}, got {given}")
-        for name, least in (("connections", 1), ("most_bytes", 1), ("retries", 0)):
+            raise ValueError(f"examples_per_request must be from 1 to {MAX_EXAMPLES}, got {given}")
+        for name, least in (("connections", 1), ("max_bytes", 1), ("retries", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
         if not self.timeout_seconds > 0:
@@ -114,7 +114,7 @@ class Requester:
         self, texts: Mapping[str, object], id_: str | None, options: Mapping[str, object]
     ) -> Evaluation:
         """Evaluate one example."""
-        example = encode(texts, id_, self.settings.most_bytes)
+        example = encode(texts, id_, self.settings.max_bytes)
         content = body(example.text, options)
         read = functools.partial(read_verdict, example=example)
         return await self._request(_json(read), "POST", "/v1/evaluate", content)
@@ -154,7 +154,7 @@ class Requester:
             begin: Begins to evaluate a block, and returns a function that waits for its results.
         """
         settings = self.settings
-        stream = blocks(examples, settings.examples_per_request, settings.most_bytes, mapping)
+        stream = blocks(examples, settings.examples_per_request, settings.max_bytes, mapping)
         running: deque[Wait] = deque()
         stream_error = None
         async with contextlib.aclosing(stream):
@@ -177,14 +177,14 @@ class Requester:
     async def relevance(self, question: str, contexts: Sequence[Any] | str) -> Relevance:
         """Score contexts against a question."""
         texts = {"question": question, "contexts": contexts}
-        example = encode(texts, None, self.settings.most_bytes)
+        example = encode(texts, None, self.settings.max_bytes)
         return await self._request(_json(read_relevance), "POST", "/v1/relevance", example.text)
 
     async def sentences(
         self, texts: Mapping[str, object], options: Mapping[str, object]
     ) -> list[SentenceEvent]:
         """Judge sentences of an answer; return their events."""
-        example = encode(texts, None, self.settings.most_bytes)
+        example = encode(texts, None, self.settings.max_bytes)
         content = example.text[:-1] + b", " + to_json_text(dict(options)).encode()[1:]
         return await self._request(read_sentences, "POST", "/v1/stream", content)
 

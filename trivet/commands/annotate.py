@@ -131,11 +131,11 @@ def _clients(
 @contextlib.contextmanager
 def _llm_exits(out: Path) -> Iterator[None]:
     """Turn an error that stops a run of a language model into one line and an exit code."""
-    from trivet.batch.output import no_room
+    from trivet.batch.output import raise_on_full_disk
     from trivet.llm.chat import BudgetError, LlmError
 
     try:
-        with run_exits(), no_room(out):
+        with run_exits(), raise_on_full_disk(out):
             yield
     except BudgetError as error:
         raise end(error, OVER_BUDGET) from error

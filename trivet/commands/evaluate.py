@@ -92,8 +92,8 @@ def evaluate(
     strict: Annotated[bool, _gate("Stop at the first failed row.")] = False,
     settings: RunSettings,
     model: Model,
-    no_metadata: Annotated[bool, _rare("Write no columns.")] = False,
-    force: Annotated[bool, _rare("Resume although FILE or settings changed.")] = False,
+    no_metadata: Annotated[bool, _rare("Do not copy metadata columns to the output.")] = False,
+    force: Annotated[bool, _rare("Resume even if FILE or settings changed.")] = False,
 ) -> None:
     """Evaluate a log of answers, or one answer.
 
@@ -134,9 +134,8 @@ def evaluate(
         )
         if settings != used or any((no_metadata, strict, restart, force)):
             raise typer.BadParameter(
-                "one answer is no FILE: leave out --map, --format, --encoding, --turns, "
-                "--shard, --fields, --texts, --metadata, --no-metadata, --strict, --restart and "
-                "--force"
+                "these options need a FILE: --map, --format, --encoding, --turns, --shard, "
+                "--fields, --texts, --metadata, --no-metadata, --strict, --restart, --force"
             )
 
         contexts, text = context or [], response or ""

@@ -278,12 +278,13 @@ class OptimConfig:
     epochs: Annotated[int, _count("Passes over as many rows as there are.")] = 3
     max_steps: Annotated[int, Setting("-1: no limit but the epochs.", least=-1)] = -1
     ema_decay: Annotated[
-        float, _dropout("Of averaged weights, which dev measures and the bundle gets; 0: none.")
+        float,
+        _dropout("Decay of averaged weights, which dev measures and the bundle gets; 0: none."),
     ] = 0.0
     batch_windows: Annotated[int, _count("Windows of a batch; a longer example is one batch.")] = 16
     call_windows: Annotated[
         int | None,
-        _count("Windows per call of the encoder; null: 1.5 batch_windows, room for twins."),
+        _count("Windows per call of the encoder; null: 1.5 batch_windows, for twins."),
     ] = None
     checkpoint_layers: Annotated[
         bool, Setting("Keep only the inputs of layers for the backward pass.")
@@ -291,7 +292,7 @@ class OptimConfig:
     compile: Annotated[bool, Setting("torch.compile of the encoder's layers.")] = False
 
     @property
-    def most_windows(self) -> int:
+    def max_windows(self) -> int:
         """Most windows of one call of the encoder."""
         return self.call_windows or self.batch_windows * 3 // 2
 

@@ -61,7 +61,7 @@ def _pattern(*forms: str) -> re.Pattern[str]:
     return re.compile(form)
 
 
-# Of a clause in lower case, what means the same is written in one way. "The passages" and "the
+# Synonyms in a clause (in lower case) are replaced by one form each. "The passages" and "the
 # given records" become SRC; "the records", which may be the subject of a claim, become PAPER.
 _NORMAL = (
     (_pattern("’"), "'"),
@@ -124,7 +124,7 @@ _DENIES = _pattern(
     r"not <in>",
     r"please (?:provide|share|supply) (?:me |us )?(?:with )?(?:the|more|additional|some)\b",
 )
-# What a source lacks must be a text, or what was asked for.
+# A source can lack a text, or the thing that was asked for.
 _LACKS = _pattern(
     r"(SRC|PAPER) (?:(?:do|does|did) not <hold>|lacks?)\b ?(.*)", r"none of (SRC) <hold>\b ?(.*)"
 )

@@ -55,8 +55,8 @@ def keep_evidence(
 ) -> tuple[TokenizedExample, IntArray]:
     """Return an example with only some context sentences, as an evidence window shows them.
 
-    Of the sentences ``ranked`` [n], n > 0, those are kept that fit in ``most`` tokens and
-    separators. Every run of text counts as a passage. The second array has the numbers that the
+    Keeps those of the sentences ``ranked`` [n], n > 0, that fit in ``most`` tokens and separators.
+    Every run of text counts as a passage. The second array has the numbers that the
     example's context tokens had. *Shape:* [T].
     """
     lengths = np.bincount(tokenized.context_sentence)

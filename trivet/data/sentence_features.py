@@ -38,7 +38,7 @@ FEATURES: tuple[str, ...] = (
 NEAR_SENTENCES = 3
 """Context sentences with which a response sentence shares most words: its sources."""
 
-_MOST_VALUES = 2
+_MAX_VALUES = 2
 _CONTENT_WORD = re.compile(r"[^\W\d_]{4,}")
 _STEM = 6  # first letters, in which forms of a word are equal
 _FUNCTION_WORDS = frozenset(
@@ -153,7 +153,7 @@ class ContextValues:
             found = self._equal(wanted.dimension, wanted.magnitude, wanted.step, wanted)
             if wanted.dimension == "":
                 found |= self._equal("written", wanted.magnitude, wanted.step, wanted)
-                # Those words are no values of their own, since they are pronouns and adverbs too.
+                # Those words are not values of their own, since they are pronouns and adverbs too.
                 for word in _SMALL_NUMBERS.get(wanted.number, ()):
                     found |= self._words.get(name_key(word), set())
             else:
@@ -258,5 +258,5 @@ def count_features(
     for number, (span, own) in enumerate(zip(spans, values, strict=True)):
         found[number, 1] = share_nowhere(text[span.start : span.end], contexts.content_words)
         counts = Counter(f"{each.value.kind}_{each.status}" for each in own)
-        found[number, 2:] = [min(_MOST_VALUES, counts[name]) for name in FEATURES[2:]]
+        found[number, 2:] = [min(_MAX_VALUES, counts[name]) for name in FEATURES[2:]]
     return found

@@ -38,7 +38,7 @@ _LINE_BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n|\u2029")
 _LETTERED_ITEM = re.compile(r"\w{1,4}[.)]\s")
 _LIST_MARK = re.compile(r"(?:\W|_|\d{1,3}(?!\d)|\b[A-Za-z]\b)+")
-# What the splitter does not know: a sentence ends after "4 g." and after a model's thoughts, none
+# Rules that the splitter lacks: a sentence ends after "4 g." and after a model's thoughts, none
 # after these abbreviations or within ".NET", and the mark of an item begins one.
 _END = re.compile(r"(?<=\d)\s?[ghlmstVW]\.\s+(?=[A-Z]\w*[\s,])|</think>\s*")
 _NO_END = re.compile(

@@ -27,8 +27,8 @@ _MAX_LITERAL = 200_000  # characters; a longer literal is read as text
 _MAX_DEPTH = 50  # brackets in brackets of a literal
 _TOKEN = re.compile(r'\s*(?:("(?:[^"\\]|\\.)*")|([-+.\w]+)|([{}\[\],:]))', re.DOTALL)
 _ESCAPE = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
-# Strings have the escapes of ``repr`` alone, and whatever is no bracket or colon is followed by one
-# or by a comma, so that neither code nor strings side by side are tokens.
+# Strings have the escapes of ``repr`` alone, and whatever is not a bracket or colon is followed by
+# one or by a comma, so that neither code nor strings side by side are tokens.
 _LITERAL_ESCAPE = re.compile(
     r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}|\\[\\'\"nrt]|[^\\]", re.DOTALL
 )
@@ -244,7 +244,7 @@ def _write(
         lines.sentence(start, value.end)
         return
     letters = lines.decode(value)
-    # Of several sentences in a value, the first has the key and the last the closing quote.
+    # The first sentence of a value has the key, and the last one the closing quote.
     spans = split_sentences("".join(letter for letter, _, _ in letters))
     for span, following in itertools.pairwise(spans):
         lines.sentence(start, letters[span.end - 1][2], ends=False)

@@ -161,9 +161,9 @@ _CODE = re.compile(r"(?<![\w.])v?\d+(?:\.\d+){2,}(?!\.?\d)")  # a version or an 
 
 
 def find_values(text: str) -> list[Value]:
-    """Return the values of a text, in order and without overlap; marks of Markdown are no content.
+    """Return the values of a text, in order and without overlap; marks of Markdown are not content.
 
-    A date is no number, and neither is a name.
+    Dates and names are not numbers.
     """
     if ANY_MARK.search(text):
         text = blank_markup(text)

@@ -82,7 +82,7 @@ class WindowSettings:
         size = self.size
         if size < 32:
             raise WindowError(f"window.size ({size} tokens) must be at least 32")
-        # The smallest room that question and response can leave.
+        # The fewest positions that question and response can leave.
         room = size - size // QUESTION_SHARE - size // RESPONSE_SHARE - FRAME
         if not 0 <= self.stride_overlap < room // 4 + 1:
             raise WindowError(
@@ -105,12 +105,12 @@ class WindowSettings:
         return "\n" if has_question else "", " "
 
     def plan(self, tokenized: TokenizedExample, fixed: int = FRAME) -> Plan:
-        """Return the chunks of the response and the room beside them.
+        """Return the chunks of the response and the positions that they leave for context.
 
         ``fixed`` is the number of positions of the layout's fixed pieces.
 
         Raises:
-            WindowError: These leave no room for context.
+            WindowError: These leave no positions for context.
         """
         size, context = self.size, len(tokenized.context.ids)
         question = min(len(tokenized.question.ids), size // QUESTION_SHARE)
@@ -124,7 +124,7 @@ class WindowSettings:
                 f"response ({longest}) leave {room} of {size} positions for context; raise "
                 "window.size"
             )
-        # The first slice fills the room; each further one adds what it does not repeat.
+        # The first slice fills the window; each further one adds the tokens after the overlap.
         step = room - self.stride_overlap
         slices = max(1, math.ceil((context - self.stride_overlap) / step))
         shown = slices + (self.evidence_sentences > 0)
@@ -313,7 +313,7 @@ def _places(passage: IntArray, gap: int) -> IntArray:
 def _cut(sentence: IntArray, place: IntArray, room: int, overlap: int) -> list[tuple[int, int]]:
     """Cut T tokens into pieces that fill at most ``room`` places; at least one piece.
 
-    A piece ends at the last sentence end in its last fourth, or where the room ends.
+    A piece ends at the last sentence end in its last fourth, or where the window is full.
     """
     total = len(sentence)
     ends = np.flatnonzero(np.diff(sentence) != 0) + 1  # one past the last token of each sentence

@@ -66,7 +66,7 @@ _NUMBERS = r"\d{1,3}(?:\s*[-\u2013]\s*\d{1,3})?"
 CITATION_MARK = re.compile(rf"\[\s*({_NUMBERS}(?:\s*[,;]\s*{_NUMBERS})*)\s*\]")
 """A citation mark: ``[1]``, ``[1, 3]``, ``[1-3]``."""
 TABLE_RULE = re.compile(rf"[ \t]{{0,99}}\r?\n{_SPACE}{_RULE}{_SPACE}(?=\r?\n|$)")
-"""What follows a table's head: the line of its rule."""
+"""Line below a table's head: its rule."""
 ANY_MARK = re.compile(r"[*_`<\[&#|~]|^\s*[-+•]|---", re.MULTILINE)
 # WordPiece takes "$" for a word of its own, and "€" or "≥" for the beginning of one.
 _SYMBOLS = r"[\p{Sc}\p{Sm}](?=\d)"

@@ -57,7 +57,7 @@ class AnswerStream:
             An event for each sentence that the piece completes; often none.
 
         Raises:
-            ExampleError: The piece is no string, or the text becomes too long.
+            ExampleError: The piece is not a string, or the text becomes too long.
             BackendError: The backend failed, or the bundle has no support head.
             ValueError: The stream is closed.
         """
@@ -188,7 +188,7 @@ class SentenceReader:
         """Append a piece of text; return the sentences that it completes.
 
         Raises:
-            ExampleError: The piece is no string, or the text becomes too long.
+            ExampleError: The piece is not a string, or the text becomes too long.
         """
         if not isinstance(text, str):
             raise ExampleError(f"a piece of text must be a string, not {type(text).__name__}")

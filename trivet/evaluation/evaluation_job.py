@@ -95,7 +95,7 @@ class EvaluationJob:
     # examples, and failures from the start
     examples: Sequence[RagExample | PreprocessedExample | FailedEvaluation]
     preprocessed: Sequence[PreprocessedExample | Refusal]  # without the failures
-    inference: InferenceJob  # of those that are no refusal
+    inference: InferenceJob  # of those that were not refused
     # reads the outcomes of the examples from the answers
     postprocess: Callable[[Sequence[WindowAccumulator], Reading[Any]], list[Any]]
 
@@ -108,7 +108,7 @@ class EvaluationJob:
         return outcome
 
     def outcomes(self, reading: Reading[T]) -> list[T | Refusal]:
-        """Wait; return the outcome of each example that is no failure from the start."""
+        """Wait; return the outcome of each example that did not fail from the start."""
         return self.postprocess(self.inference.wait(), reading)
 
     def results(self) -> list[Evaluation | FailedEvaluation]:

@@ -108,7 +108,7 @@ class Evaluator:
         self.limits = BatchLimits(positions)
         if isinstance(self.backend, ShapedBackend):
             shaped = self.backend
-            self.limits = BatchLimits(shaped.positions, shaped.step, shaped.most_windows)
+            self.limits = BatchLimits(shaped.positions, shaped.step, shaped.max_windows)
         self.workers = workers_of(self.backend)
         self._pool = WorkerPool(self.workers)
         info = self.bundle.info
@@ -340,7 +340,7 @@ class Evaluator:
         reading: Reading[T],
         threshold: float | None = None,
     ) -> list[T | Refusal]:
-        """Join the answers to the windows of examples that are no error, and read the verdicts.
+        """Join the answers to the windows of examples that are not errors, and read the verdicts.
 
         ``reading`` is ``to_evaluation`` or ``to_token_verdicts``, the threshold as in ``evaluate``.
         """

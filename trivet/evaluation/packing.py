@@ -40,16 +40,16 @@ class BatchLimits(NamedTuple):
 
     positions: int = POSITIONS  # a single longer window still gets a call
     step: int = 1  # windows are padded to a multiple of this many positions
-    most_windows: int | None = None  # however short they are
+    max_windows: int | None = None  # however short they are
 
     def padded(self, length: int) -> int:
         """Return the positions that a window of ``length`` tokens takes."""
         return math.ceil(max(1, length) / self.step) * self.step
 
-    def room(self, length: int) -> int:
+    def windows(self, length: int) -> int:
         """Return how many windows fit in a call whose longest window has ``length`` tokens."""
-        room = max(1, self.positions // self.padded(length))
-        return room if self.most_windows is None else min(room, self.most_windows)
+        fitting = max(1, self.positions // self.padded(length))
+        return fitting if self.max_windows is None else min(fitting, self.max_windows)
 
 
 class WindowAccumulator:
@@ -245,9 +245,9 @@ def pack(lengths: Sequence[int], limits: BatchLimits) -> list[list[int]]:
     numbers = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
     calls, start = list[list[int]](), 0
     while start < len(numbers):
-        room = limits.room(lengths[numbers[start]])
-        calls.append(numbers[start : start + room])
-        start += room
+        size = limits.windows(lengths[numbers[start]])
+        calls.append(numbers[start : start + size])
+        start += size
     return calls
 
 
@@ -303,7 +303,7 @@ def add_pairs(
 ) -> None:
     """Add the pairs of sentences that some windows show.
 
-    Of several windows the best counts: a sentence that is cut in two has a pair in each.
+    A pair shown by several windows keeps its highest logit, e.g. when a sentence is split.
 
     Args:
         found: Logits of the pairs of the windows before, changed in place. *Shape:* [S, X].
@@ -331,7 +331,7 @@ def probabilities(values: npt.ArrayLike, name: str) -> FloatArray:
         culprit = array[~usable].flat[0]
         raise BackendError(
             f"the backend answered {name} = {culprit} ({int((~usable).sum())} of {array.size} "
-            "values are no probability); the model or its backend is broken, export the bundle "
+            "values are not probabilities); the model or its backend is broken, export the bundle "
             "again",
             code="backend_failed" if np.isfinite(array).all() else "non_finite",
         )

@@ -37,7 +37,7 @@ from trivet.report.sources import check_citations
 T = TypeVar("T")
 Verdict = TypeVar("Verdict", bound=Evaluation)
 
-MOST_SOURCES = 5  # of one response sentence
+MAX_SOURCES = 5  # of one response sentence
 
 
 def to_evaluation(
@@ -247,7 +247,7 @@ def with_sources(
         for sentence, own, overlap in pairs:
             z = info.scale * own + info.shift + info.lexical_overlap * overlap
             probs = 1 / (1 + np.exp(-z))
-            best = np.argsort(-probs, kind="stable")[:MOST_SOURCES].tolist()
+            best = np.argsort(-probs, kind="stable")[:MAX_SOURCES].tolist()
             sources = tuple(
                 EvidenceSpan(spans[x].context, spans[x].start, spans[x].end, float(probs[x]))
                 for x in best

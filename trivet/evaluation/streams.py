@@ -129,7 +129,7 @@ async def evaluate_async(
 ) -> AsyncGenerator[Result]:
     """Evaluate rows, in order; reading, tokenizing and waiting run in threads.
 
-    One block runs while the next one is read. What was begun is cancelled if the caller stops.
+    One block runs while the next one is read. Begun work is cancelled if the caller stops.
     """
     begun: deque[_Job] = deque()
     stream, broken = _async_blocks(rows, mapping), None

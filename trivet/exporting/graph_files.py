@@ -14,7 +14,7 @@ from trivet.bundle.bundle import EXTERNAL_SUFFIX
 
 ATTENTION_OPSET = 23  # the first with the Attention operator
 
-# Size limit of a protobuf message, and so of an ONNX file; the rest leaves room for the nodes.
+# Size limit of a protobuf message, and so of an ONNX file; the rest is for the nodes.
 LARGEST_FILE = 2**31 - 2**26
 
 

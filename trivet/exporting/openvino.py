@@ -23,7 +23,7 @@ from trivet.backends.backend import Backend
 from trivet.backends.loading import load_tokenizer
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend, quick_sums_overflow
 from trivet.backends.openvino import OpenVinoBackend, load_openvino
-from trivet.bundle.backend_info import MOST_LOSS, Method, OpenVinoCandidate, OpenVinoInfo
+from trivet.bundle.backend_info import MAX_LOSS, Method, OpenVinoCandidate, OpenVinoInfo
 from trivet.bundle.bundle import (
     EXTERNAL_SUFFIX,
     GRAPH_NAME,
@@ -182,7 +182,7 @@ def choose(candidates: Sequence[OpenVinoCandidate]) -> OpenVinoCandidate:
     fitting = [candidate for candidate in candidates if candidate.fits]
     if not fitting:
         raise BackendError(
-            f"no candidate for OpenVINO loses at most {MOST_LOSS} of AUROC and RMSE: "
+            f"no candidate for OpenVINO loses at most {MAX_LOSS} of AUROC and RMSE: "
             f"{'; '.join(map(describe, candidates))}. Nothing was written; stay with --backend "
             "onnx, or give more rows if these are few"
         )

@@ -59,12 +59,12 @@ logger = logging.getLogger(__name__)
 
 # Largest loss of AUROC and of RMSE, and largest share of changed verdicts, on labelled rows. One
 # verdict of a few rows says nothing.
-MOST_LOSS = 0.003
-MOST_FLIPPED = 0.005
+MAX_LOSS = 0.003
+MAX_FLIPPED = 0.005
 LEAST_ROWS = 1000
-# Largest mean difference of a token's probability on random windows: more is no rounding, but a
+# Largest mean difference of a token's probability on random windows: more is not rounding, but a
 # wrong kernel.
-MOST_MEAN = {"fp32": 1e-4, "bf16": 0.05, "fp16": 0.02}
+MAX_MEAN = {"fp32": 1e-4, "bf16": 0.05, "fp16": 0.02}
 _TOKENS = ("support_probs", "relevance_probs", "utilization_probs")
 _ADVICE = {
     "bf16": "fp16 rounds eight times finer where its range is enough: try --precision fp16",
@@ -195,7 +195,7 @@ def check_windows(
         {"engine": lambda windows: engine.run(windows).present()},
         cases,
     )
-    most = MOST_MEAN[info.precision]
+    most = MAX_MEAN[info.precision]
     for row in report.rows:
         means = row.differences["engine"].mean
         mean = max(means[name] for name in _TOKENS if name in means)
@@ -218,8 +218,8 @@ def check_rows(
     """Compare the results of an engine with those of fp32; return ``info`` with the losses.
 
     Raises:
-        BackendError: AUROC or RMSE is worse by more than ``MOST_LOSS``, or at least ``LEAST_ROWS``
-            rows show that more than ``MOST_FLIPPED`` of the verdicts change.
+        BackendError: AUROC or RMSE is worse by more than ``MAX_LOSS``, or at least ``LEAST_ROWS``
+            rows show that more than ``MAX_FLIPPED`` of the verdicts change.
     """
     auroc, rmse = losses(
         measure_results("the reference", rows, expected, data),
@@ -229,13 +229,13 @@ def check_rows(
         _verdict(one) != _verdict(other) for one, other in zip(expected, found, strict=True)
     )
     fault = None
-    if max(auroc, rmse) > MOST_LOSS:
+    if max(auroc, rmse) > MAX_LOSS:
         fault = (
             f"loses {auroc:.4f} of AUROC and {rmse:.4f} of RMSE on {len(rows)} rows; each may "
-            f"lose at most {MOST_LOSS:g}"
+            f"lose at most {MAX_LOSS:g}"
         )
-    elif len(rows) >= LEAST_ROWS and flipped > MOST_FLIPPED * len(rows):
-        fault = f"changes {flipped} of {len(rows)} verdicts; at most {MOST_FLIPPED:.1%} may change"
+    elif len(rows) >= LEAST_ROWS and flipped > MAX_FLIPPED * len(rows):
+        fault = f"changes {flipped} of {len(rows)} verdicts; at most {MAX_FLIPPED:.1%} may change"
     if fault is not None:
         raise BackendError(
             f"the engine of {info.graph} {fault}; it was not kept. {_ADVICE[info.precision]}"

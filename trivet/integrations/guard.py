@@ -230,7 +230,7 @@ def guard(
 
     Raises:
         ExampleError: The question or the contexts cannot be evaluated.
-        TypeError: ``stream`` is no iterator of text, or ``question`` is no string.
+        TypeError: ``stream`` is not an iterator of text, or ``question`` is not a string.
         ValueError: ``on_unsupported`` is unknown.
     """
     if on_unsupported not in ("stop", "mark", "replace"):

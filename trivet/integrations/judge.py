@@ -192,7 +192,7 @@ def example(question: Any, contexts: Any, response: Any) -> RagExample:
     return RagExample(question or "", passages, response or "", context_names=named)
 
 
-_MOST_EXAMPLES = 64  # of a batch
+_MAX_EXAMPLES = 64  # of a batch
 _REMEMBERED = 256
 
 Promise: TypeAlias = "Future[Evaluation]"
@@ -237,7 +237,7 @@ class RequestBatcher:
     def _judge_waiting(self) -> None:
         """Evaluate one batch; an earlier call may have taken all examples."""
         with self._lock:
-            count = min(_MOST_EXAMPLES, len(self._waiting))
+            count = min(_MAX_EXAMPLES, len(self._waiting))
             batch = [self._waiting.popleft() for _ in range(count)]
         if not batch:
             return

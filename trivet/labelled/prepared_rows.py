@@ -97,8 +97,8 @@ def prepare_cached(
     ``workers`` is the number of processes that prepare; 0 or 1: this one. The ``retriever`` gives
     cosines (``prepare``).
 
-    Of several processes one makes the file and the others wait. One that is killed leaves a
-    ``.half`` file, which is never read, and which the next one overwrites.
+    One process writes the file; the others wait. A process that is killed leaves a ``.half`` file,
+    which is never read, and which the next process overwrites.
     """
     key = _key(examples, tokenizer, settings, use_evidence, retriever)
     path = folder / f"{key}.arrow"

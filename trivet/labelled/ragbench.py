@@ -109,7 +109,7 @@ def _labelled(
     if not documents:
         raise RowError("no document holds any text")
     if not response.text:
-        raise RowError("the response holds no text")
+        raise RowError("the response is empty")
 
     context_spans: dict[str, ContextSpan] = {}
     for context, document in enumerate(documents):

@@ -49,7 +49,7 @@ def read_ragtruth(name: str) -> tuple[list[LabelledExample], SourceReport]:
         return _read_hub(name)
     missing = [name for name in (RESPONSES, SOURCES) if not (folder / name).is_file()]
     if missing:
-        raise DataError(f"{folder} is no RAGTruth folder: it lacks {', '.join(missing)}")
+        raise DataError(f"{folder} is not a RAGTruth folder: it lacks {', '.join(missing)}")
     report = SourceReport(source=f"ragtruth:{folder}")
     sources = _read_sources(folder / SOURCES, report)
     lines = ((f"{RESPONSES} line {n}", row) for n, row in read_json_lines(folder / RESPONSES))
@@ -139,7 +139,7 @@ def _labelled(
         raise RowError(f"quality is {quality}")
     response = row.get("response")
     if not isinstance(response, str) or not response.strip():
-        raise RowError("response holds no text")
+        raise RowError("response is empty")
     source_id = str(row.get("source_id"))
     if (texts := sources.get(source_id)) is None:
         raise RowError("its source is not in source_info.jsonl")

@@ -107,5 +107,5 @@ def _labelled(row: PublishedRow, place: str, kind: str, columns: VerdictSet) -> 
 def _text(row: PublishedRow, column: str) -> str:
     value = row.values[column]
     if not isinstance(value, str | int | float) or not str(value).strip():  # an answer may be 12.5
-        raise RowError(f"{column} holds no text")
+        raise RowError(f"{column} is empty")
     return str(value)

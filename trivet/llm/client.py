@@ -178,7 +178,7 @@ class ChatClient:
                 code, text = "unauthorized", f"{where} refuses the key in OPENAI_API_KEY: {said}"
             case openai.NotFoundError():
                 code = "unknown_model"
-                text = f"{where} has no model {self.model!r}, or is no such endpoint: {said}"
+                text = f"{where} has no model {self.model!r}, or is not such an endpoint: {said}"
             case openai.RateLimitError():
                 code, text = "rate_limited", f"{where} allows no more calls now: {said}"
             case openai.APITimeoutError():

@@ -79,7 +79,7 @@ def as_passages(contexts: object) -> Contexts:
     """Return the texts of contexts and their names; one string is one passage.
 
     A context is a string, or an object with its text: a dictionary, or a document of LangChain,
-    LlamaIndex, Haystack or DeepEval. What has no text stays as it is.
+    LlamaIndex, Haystack or DeepEval. A value without text stays as it is.
 
     Raises:
         ExampleError: They are neither a list nor a string, or a dictionary has no text.

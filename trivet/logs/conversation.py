@@ -62,7 +62,7 @@ def read_turns(
             and ShareGPT's ``from`` and ``value`` are read as well.
         contexts: Passages of each answer, as of `as_passages`, in place of the messages' own.
         turns: Whether the last answer is judged, or each. A message of the assistant without text,
-            such as a call of a tool, is no answer.
+            such as a call of a tool, is not an answer.
         id: Name of the conversation. Each example has it; of several, with the position of its
             answer: ``c7-messages[3]``.
 
@@ -136,7 +136,7 @@ def _read(messages: object) -> list[_Message]:
         is_empty = all(message.get(key) is None for key in _TEXT_KEYS)
         if role == "assistant" and is_empty and not any(map(message.get, _CALL_KEYS)):
             raise ExampleError(
-                f"{place} has no text and calls no tool: it is no response", code="missing_field"
+                f"{place} has no text and calls no tool: it is not a response", code="missing_field"
             )
         found.append(_Message(role, text, name if isinstance(name, str) else None))
     return found

@@ -77,7 +77,7 @@ _NO_TEXT: tuple[tuple[bytes, str, str], ...] = (
     (b"\xd0\xcf\x11\xe0", "an old Excel file", "save it as .xlsx or .csv"),
     (b"%PDF", "a PDF", "write question, contexts and answer as rows of JSON or CSV"),
 )
-"""First bytes of files that are no text, the kind of file and the way out."""
+"""First bytes of files that are not text, the kind of file and the way out."""
 
 
 _MARKS = (

@@ -157,7 +157,7 @@ class _Text:
         if self._ended:
             return False
         if left > LONGEST_LINE:
-            raise ValueError(f"no whole row within {LONGEST_LINE} characters")
+            raise ValueError(f"no complete row within {LONGEST_LINE} characters")
         piece = self._file.read(max(_PIECE, left))
         self._ended = not piece
         self._text = self._text[self._at :] + self._decoder.decode(piece, final=not piece)

@@ -113,7 +113,7 @@ def count_rows(rows: object) -> int | None:
 def _iterate(rows: Any, columns: Columns) -> Iterator[object]:
     """Return the rows of any kind of table, without importing its library."""
     check_rows(rows)
-    # Of pandas and polars the frames have `columns`, of Arrow and datasets the tables these names.
+    # Frames of pandas and polars have `columns`; tables of Arrow and datasets have `column_names`.
     names = getattr(rows, "column_names", None) or getattr(rows, "columns", None)
     if names is None or isinstance(names, str) or callable(names):
         return iter(rows)

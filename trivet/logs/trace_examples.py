@@ -2,7 +2,7 @@
 
 The order of the spans does not matter. The question is that of the span nearest to the root, else
 the query of the first retriever; the answer is that of the span nearest to the root, else of the
-last model call. What a retriever calls inside, and models that rewrite its query, do not count.
+last model call. Calls inside a retriever, and models that rewrite its query, do not count.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def trace_example(spans: Iterable[TraceSpan]) -> TraceExample:
     """Return the example in the spans of one trace; of spans with one id, the last counts.
 
     Raises:
-        ExampleError: It is no RAG trace (``no_documents``), or spans are missing or not ended
+        ExampleError: It is not a RAG trace (``no_documents``), or spans are missing or not ended
             (``incomplete_trace``).
     """
     by_id = {span.id: span for span in spans}

@@ -24,7 +24,7 @@ _DOCUMENTS = (
     *("documents", "docs", "source_documents", "chunks", "nodes", "results", "matches"),
     *("context", "contexts", "output"),
 )
-# A chat's system message is no document.
+# A chat's system message is not a document.
 _PLACES = (
     *("contexts", "retrieved_contexts", "documents", "context"),
     *(path for s in SHAPES.values() for path in s.fields.get("contexts", ()) if "=" not in path),

@@ -18,7 +18,7 @@ from trivet.measures.false_alarms import conformal_threshold, needed_documents
 from trivet.measures.predictions import Prediction
 from trivet.records import Evaluation
 
-_MOST_DIGITS = 16
+_MAX_DIGITS = 16
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def shortest_threshold(threshold: float, support: FloatArray) -> float:
     """Return a number of few decimals that flags the same answers as a threshold, in [0, 1]."""
     low = float(support[support < threshold].max(initial=0.0))
     high = float(support[support >= threshold].min(initial=1.0))
-    for digits in range(2, _MOST_DIGITS):
+    for digits in range(2, _MAX_DIGITS):
         below = math.floor(threshold * 10**digits) / 10**digits
         for short in (below, round(below + 10**-digits, digits)):
             if low < short <= high:

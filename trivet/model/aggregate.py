@@ -132,8 +132,8 @@ def join_evidence(
     """Return each token's support by ordinary windows and by its evidence window, as logits.
 
     It is a mean: gathered evidence is a second opinion. Their maximum would make it one more place
-    where support may be. Of n ``windows`` that are ordinary and show the token, the evidence window
-    weighs 1 / n, and at most one half: where more contexts are read, more sentences share words
+    where support may be. If n ordinary ``windows`` show the token, the evidence window weighs
+    1 / n, and at most one half: where more contexts are read, more sentences share words
     with the response by chance. *Shapes:* any x 4; ``gathered`` is false without evidence window,
     which leaves the first as it is.
     """

@@ -68,16 +68,17 @@ def _agreement(counted: Tally, column: Column) -> list[str]:
     }
     agree = counts[True, SUPPORTED] + counts[False, UNSUPPORTED]
     return [
-        f"A column of labels: {agree:,} of {sum(counts.values()):,} verdicts agree with it. Of "
+        f"A column of labels: {agree:,} of {sum(counts.values()):,} verdicts agree with it. "
+        f"{counts[False, UNSUPPORTED]:,} of "
         f"{counts[False, SUPPORTED] + counts[False, UNSUPPORTED]:,} answers labelled unsupported "
-        f"{counts[False, UNSUPPORTED]:,} were judged so; of "
+        f"were judged so; {counts[True, UNSUPPORTED]:,} of "
         f"{counts[True, SUPPORTED] + counts[True, UNSUPPORTED]:,} labelled supported "
-        f"{counts[True, UNSUPPORTED]:,} were judged unsupported."
+        "were judged unsupported."
     ]
 
 
 def read_labels(column: str, values: Sequence[str]) -> list[bool] | None:
-    """Return what each value says of an answer, supported or not; ``None`` if it is no label.
+    """Return what each value says of an answer, supported or not; ``None`` if it is not a label.
 
     True, false, 1 and 0 are labels only in a column whose name says so.
     """

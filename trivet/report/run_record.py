@@ -29,7 +29,7 @@ from trivet.errors import DataError
 from trivet.report.run_tally import RunTally
 
 SCHEMA = 3
-_WAY_OUT = "begin anew with --restart"
+_WAY_OUT = "start over with --restart"
 
 
 @dataclass(frozen=True)

@@ -77,10 +77,12 @@ def find_sources(verdict: Evaluation) -> list[tuple[Source, ...]]:
     return found
 
 
-_LONGEST_RANGE = 20  # contexts in one mark; "[1-2000]" is no citation
+_LONGEST_RANGE = 20  # contexts in one mark; "[1-2000]" is not a citation
 _BRACKETS = re.compile(r"\[([^\[\]\n]{1,300})\]|\(([^()\n]{1,300})\)")
 _AUTHORS = re.compile(r"(?P<authors>[^\W\d].*?),?\s+(?P<year>(?:1[5-9]|20)\d\d)[a-z]?")
-_CODE = re.compile(r"(?=.*[^\W\d])(?=.*\d)\S+")  # an id that is no number and no word of prose
+_CODE = re.compile(
+    r"(?=.*[^\W\d])(?=.*\d)\S+"
+)  # an id that is neither a number nor a word of prose
 _LINKING = frozenset({"and", "et", "al", "see", "e", "g", "cf"})  # words between authors
 
 Mark = tuple[int, int, tuple[int, ...]]
@@ -93,7 +95,7 @@ def check_citations(verdict: Evaluation) -> Citations | None:
     ``[1]`` is the first context; ``[1, 3]`` and ``[1-3]`` name several. ``[doc-7]`` is the context
     with this id or title, ``(doc-7)`` the one with this id if it has letters and digits, and
     ``(Smith 2020)`` one with these words in its title. Marks at the beginning of a sentence number
-    a list and are no marks.
+    a list and are not marks.
     """
     named = _Named([ContextName(each.id, each.title) for each in verdict.contexts])
     marked = [list(named.marks(sentence.text)) for sentence in verdict.sentences]

@@ -137,7 +137,7 @@ def _contexts(contexts: Iterable[str], verdict: Evaluation) -> Table:
 
 
 def shortened(text: str) -> Text:
-    """Return the start of a text on one line; an ellipsis marks what is cut."""
+    """Return the start of a text on one line; an ellipsis marks truncated text."""
     line = " ".join(text.split())
     line = line if len(line) <= _MAX_TEXT else f"{line[: _MAX_TEXT - 1].rstrip()}…"
     return Text(visible(line), no_wrap=True, overflow="ellipsis")

@@ -243,7 +243,7 @@ def _cards(
 
 _SCORE = "faithfulness"
 _FELL = 0.05  # smaller changes are not listed
-_MOST_ROWS = 20
+_MAX_ROWS = 20
 
 
 @dataclass(frozen=True)
@@ -280,12 +280,12 @@ class Regression:
         change = self.pairs.difference(_SCORE)
         fell = np.flatnonzero(change < -_FELL)
         yield f"{len(fell)} rows fell in {_SCORE} by more than {_FELL:g}"
-        for place in fell[np.argsort(change[fell], kind="stable")][:_MOST_ROWS]:
+        for place in fell[np.argsort(change[fell], kind="stable")][:_MAX_ROWS]:
             before, after = first.scores[_SCORE][place], second.scores[_SCORE][place]
             name = f"row {second.rows[place]}, id {second.ids[place]}"
             yield f"  {name}: {before:.3f} -> {after:.3f}"
-        if len(fell) > _MOST_ROWS:
-            yield f"  and {len(fell) - _MOST_ROWS} more"
+        if len(fell) > _MAX_ROWS:
+            yield f"  and {len(fell) - _MAX_ROWS} more"
 
 
 def compare(baseline: Path, verdicts: Path) -> Regression:

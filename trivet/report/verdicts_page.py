@@ -38,7 +38,7 @@ class Choices:
     kinds: Sequence[str]  # labels on cards
     scores: Sequence[str]  # names of a card's numbers, in order
     columns: Sequence[Column]
-    good: Sequence[str]  # kinds that are no faults
+    good: Sequence[str]  # kinds that are not faults
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,5 +77,5 @@ class Choices:
 
     @property
     def weighed(self) -> tuple[Weighed, ...]:
-        """What gets a weight of its own in the maps."""
+        """Features with a weight of their own in the maps."""
         return tuple(name for name in WEIGHED if getattr(self, name))

@@ -4,7 +4,7 @@ A sentence's probability is the mean over its tokens, and labels are of sentence
 tokens is fitted to the likelihood of the sentences. Support can also be fitted on whole responses,
 whose probability is that of their weakest part or parts.
 
-The map of a logit z is Platt's: scale * z + shift. Of the support head's three logits all are
+The map of a logit z is Platt's: scale * z + shift. The support head's three logits are all
 scaled, the shift is entailment's, and z is entailment against the other two. The map of a context
 head may also weigh lexical overlap (``data.lexical_overlap``), and that of relevance the similarity
 of question and sentence: scale * z + shift + weight * overlap + weight * similarity. Support has a

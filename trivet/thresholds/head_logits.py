@@ -53,8 +53,8 @@ def read_heads(
 ) -> dict[HeadName, HeadLogits]:
     """Return logits and labels of all examples, by a model in eval mode, for heads that it has.
 
-    The encoder reads at most ``call_windows`` windows at once. Of the evidence head only pairs of
-    sentences with labels are returned, and for it alone an example without them is not read.
+    The encoder reads at most ``call_windows`` windows at once. The evidence head returns only
+    pairs of sentences with labels, and for it alone an example without them is not read.
     """
     wanted = [name for name in HEAD_NAMES if name in model.heads and name in heads]
     rows: dict[HeadName, list[_Row]] = {name: [] for name in wanted}

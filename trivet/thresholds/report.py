@@ -57,7 +57,7 @@ def check_path(path: Path) -> None:
     if path.suffix == ".html" and not path.parent.is_dir():
         raise DataError(f"{path}: there is no folder {path.parent} to write it into")
     if path.suffix != ".html" and path.exists() and not path.is_dir():
-        raise DataError(f"{path}: is no folder; give FILE.html or a folder for the report")
+        raise DataError(f"{path}: is not a folder; give FILE.html or a folder for the report")
 
 
 def write_report(
@@ -200,7 +200,7 @@ def describe(
         heads=heads,
         sentences=layer,
         errors=errors,
-        # What stays was fitted on earlier rows.
+        # Maps that stay were fitted on earlier rows.
         data=tuple(dict.fromkeys((*(old.data if stays else ()), *specs))),
         split=split,
     )

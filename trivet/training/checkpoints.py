@@ -103,7 +103,7 @@ def newest_whole(folder: Path) -> Path | None:
     if found:
         raise ConfigError(
             f"run.folder: none of the {len(found)} checkpoints in {folder} can be read; "
-            "give another folder to begin anew"
+            "give another folder to start over"
         )
     return None
 

@@ -195,7 +195,7 @@ def _read_nli_head(name: str) -> tuple[dict[str, Tensor], dict[str, int]]:
         )
     except (OSError, ValueError) as error:
         said = str(error).strip().partition("\n")[0]
-        raise ConfigError(f"encoder.name: {name!r} is no NLI checkpoint: {said}") from error
+        raise ConfigError(f"encoder.name: {name!r} is not an NLI checkpoint: {said}") from error
     state: dict[str, Tensor] = checkpoint.state_dict()
     for tensor in loading["missing_keys"]:  # the library fills them with random numbers
         state.pop(tensor, None)

@@ -197,7 +197,7 @@ class FakeTensorRT(types.ModuleType):
     Attributes:
         fault: Error that engines add to every output.
         readable: Whether the parser accepts graphs.
-        most_profiles: Number of profiles after which one is refused.
+        max_profiles: Number of profiles after which one is refused.
         timings: Contents of the timing caches that were opened.
         parsed: Names of the graphs that were parsed.
         reads_attention: Whether the parser accepts graphs with ``Attention``.
@@ -206,7 +206,7 @@ class FakeTensorRT(types.ModuleType):
     def __init__(self, cuda: FakeCuda) -> None:
         super().__init__("tensorrt")
         self.__version__ = "11.1.0.106"
-        self.cuda, self.fault, self.readable, self.most_profiles = cuda, 0.0, True, 1000
+        self.cuda, self.fault, self.readable, self.max_profiles = cuda, 0.0, True, 1000
         self.timings: list[bytes] = []
         self.parsed: list[str] = []
         self.reads_attention = True
@@ -269,7 +269,7 @@ class FakeBuilder:
         assert pool == "workspace" and size > 0
 
     def add_optimization_profile(self, profile: Any) -> int:
-        if len(self._profiles) >= self._tensorrt.most_profiles:
+        if len(self._profiles) >= self._tensorrt.max_profiles:
             return -1
         self._profiles.append(profile.shapes)
         return len(self._profiles) - 1

@@ -135,7 +135,7 @@ def test_no_engine_of_another_version_graph_or_shape_is_loaded(
     bundle = read_bundle(engine_bundle)
     load_engine(bundle)
     with monkeypatch.context() as patch:
-        fewer = functools.partial(make_profiles, most_windows=8)
+        fewer = functools.partial(make_profiles, max_windows=8)
         patch.setattr("trivet.backends.loading.make_profiles", fewer)
         with pytest.raises(BackendError, match="no engine"):
             load_engine(bundle)

@@ -63,7 +63,7 @@ def test_a_full_queue_is_answered_with_retry_after(serve: Serve, backend: EvenBa
     async def ask() -> Any:
         first = asyncio.create_task(server.client.post("/v1/evaluate", json=EXAMPLE))
         await asyncio.to_thread(backend.entered.wait)
-        # Refused before it is read: nobody notices that the second one is no JSON.
+        # Refused before it is read: nobody notices that the second one is not JSON.
         others = [
             await server.client.post("/v1/evaluate", content=content)
             for content in (json.dumps(EXAMPLE), "{")

@@ -113,7 +113,7 @@ async def test_a_long_queue_that_moves_is_healthy(backend: EvenBackend) -> None:
         await asyncio.gather(*work)
 
 
-@pytest.mark.parametrize("bound", [{"most_requests": 1}, {"most_windows": 1}])
+@pytest.mark.parametrize("bound", [{"max_requests": 1}, {"max_windows": 1}])
 async def test_a_full_queue_that_moves_is_healthy_and_one_that_stands_is_not(
     backend: EvenBackend, bound: dict[str, Any]
 ) -> None:
@@ -136,8 +136,8 @@ async def test_a_full_queue_that_moves_is_healthy_and_one_that_stands_is_not(
 
 
 async def test_failed_calls_do_not_count_as_answers(backend: EvenBackend) -> None:
-    async with warmed_up(backend, hung_seconds=0.1, most_requests=1) as (health, batcher):
-        await asyncio.sleep(0.12)  # nothing was evaluated: that is no failure
+    async with warmed_up(backend, hung_seconds=0.1, max_requests=1) as (health, batcher):
+        await asyncio.sleep(0.12)  # nothing was evaluated: that is not a failure
         backend.error = BackendError("the GPU is gone")
         await batcher.evaluate([CANARY])  # fails, just now
         backend.error = None

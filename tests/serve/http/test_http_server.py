@@ -242,7 +242,7 @@ async def test_unusual_requests_within_the_limits_are_answered(request_bytes: by
         reader, writer = await connect(port)
         writer.write(request_bytes)
         assert await answer(reader) == (200, b"ok")
-        assert b"authorization" not in dict(echo.scopes[0]["headers"]), "a trailer is no header"
+        assert b"authorization" not in dict(echo.scopes[0]["headers"]), "a trailer is not a header"
         writer.close()
 
 

@@ -22,7 +22,7 @@ from trivet.data.windows import Windows
 from trivet.errors import BackendError, ConfigError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs
-from trivet.serve.http.http_server import bind, most_connections
+from trivet.serve.http.http_server import allowed_connections, bind
 from trivet.serve.http.running_server import RunningServer, warm_up_examples
 from trivet.serve.http.settings import ServerSettings
 
@@ -75,7 +75,7 @@ async def test_it_is_ready_after_windows_of_all_lengths(
         ready = await client.get("/health/ready")
         assert (ready.status_code, ready.json()["error"]) == (503, "warming up")
         assert (await client.get("/health/live")).status_code == 200
-        # A probe that comes too early is no event; a request is one.
+        # A probe that comes too early is not an event; a request is.
         assert (await client.get("/nowhere")).status_code == 404
         logged = [record for record in caplog.records if record.message == "request"]
         assert [(record.levelname, "(none)" in str(vars(record))) for record in logged] == [
@@ -198,18 +198,18 @@ def test_connections_leave_files_for_the_process(
     limits = [(256, 256)]
     monkeypatch.setattr(resource, "getrlimit", lambda what: limits[-1])
     monkeypatch.setattr(resource, "setrlimit", lambda what, given: limits.append(given))
-    assert most_connections(100) == 100
+    assert allowed_connections(100) == 100
     assert len(limits) == 1
-    assert most_connections(512) == 256 - 64
+    assert allowed_connections(512) == 256 - 64
     assert "at most 192 connections, not 512" in caplog.text
     limits[:] = [(256, 4096)]
-    assert most_connections(512) == 512
+    assert allowed_connections(512) == 512
     assert limits[-1] == (512 + 64, 4096)
     limits[:] = [(256, resource.RLIM_INFINITY)]
-    assert most_connections(5000) == 5000
+    assert allowed_connections(5000) == 5000
     limits[:] = [(64, 64)]
     with pytest.raises(ConfigError, match="may open 64 files and needs 64 itself"):
-        most_connections(512)
+        allowed_connections(512)
 
 
 # Drain ----------------------------------------------------------------------------------------

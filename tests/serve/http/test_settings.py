@@ -56,7 +56,9 @@ def test_a_limit_that_cannot_work_is_refused_by_name(given: dict[str, Any], mess
     ],
 )
 def test_an_origin_that_is_none_is_refused(origin: str) -> None:
-    with pytest.raises(ConfigError, match=r"^--cors \(.*\) is no origin; .*https://app\.example"):
+    with pytest.raises(
+        ConfigError, match=r"^--cors: .* is not a valid origin; .*https://app\.example"
+    ):
         ServerSettings(cors=["http://localhost:3000", origin])
 
 

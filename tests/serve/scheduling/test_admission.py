@@ -12,7 +12,7 @@ from trivet.serve.scheduling.batched_request import Overloaded
 
 @pytest.fixture
 def admission() -> Admission:
-    return Admission(most_requests=9, most_windows=10, window_size=512)
+    return Admission(max_requests=9, max_windows=10, window_size=512)
 
 
 def test_no_more_requests_than_the_bound(admission: Admission) -> None:
@@ -71,7 +71,7 @@ def test_the_time_to_retry_follows_from_the_speed_of_the_backend(admission: Admi
 
 
 def test_a_request_that_would_hardly_be_answered_in_time_is_refused() -> None:
-    admission = Admission(most_requests=9, most_windows=100, window_size=512)
+    admission = Admission(max_requests=9, max_windows=100, window_size=512)
     admission.check_queue(own=1, before=50, left_seconds=0.1, waiting=49)  # nothing is known yet
     admission.note_call(windows=2, seconds=0.1)
     admission.check_queue(own=1, before=16, left_seconds=2.0, waiting=15)

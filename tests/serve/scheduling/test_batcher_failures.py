@@ -73,7 +73,7 @@ async def test_the_other_windows_of_a_failed_example_do_not_run(
 
 
 class Panic(BaseException):
-    """An error that is no Exception, as libraries written in Rust raise."""
+    """An error that is not an Exception, as libraries written in Rust raise."""
 
 
 ERRORS = [ZeroDivisionError("by zero"), Panic("deep down")]

@@ -79,7 +79,7 @@ async def test_a_backend_thread_checks_deadlines_before_each_call(at: GatedBatch
 async def test_a_cancelled_request_frees_its_place_and_its_windows(
     gated_judge: Evaluator, gated: GatedBackend
 ) -> None:
-    async with open_batcher(gated_judge, gated, most_requests=2) as at:
+    async with open_batcher(gated_judge, gated, max_requests=2) as at:
         held = await at.hold()
         gone = at.ask(example(LONG, 20))
         await at.waiting(at.count_windows(example(LONG, 20)))
@@ -98,7 +98,7 @@ async def test_a_cancelled_request_frees_its_place_and_its_windows(
 async def test_one_request_too_many_is_refused_before_it_is_tokenized(
     gated_judge: Evaluator, gated: GatedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_batcher(gated_judge, gated, most_requests=3) as at:
+    async with open_batcher(gated_judge, gated, max_requests=3) as at:
         held = await at.hold()
         others = [at.ask(example(OTHER)) for _ in range(2)]
         await at.waiting(2)
@@ -119,7 +119,7 @@ async def test_one_request_too_many_is_refused_before_it_is_tokenized(
 async def test_windows_are_bounded_when_they_are_known(
     gated_judge: Evaluator, gated: GatedBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with open_batcher(gated_judge, gated, most_windows=5) as at:
+    async with open_batcher(gated_judge, gated, max_windows=5) as at:
         held = await at.hold()
         # Many windows in few characters: their number is known only when they are laid out.
         dense = RagExample("", ("* " * 250,), LONG)
@@ -134,7 +134,7 @@ async def test_windows_are_bounded_when_they_are_known(
         gated.let(2)
         await asyncio.gather(held, one)
         assert sum(at.windows_with(LONG)) == 0
-        assert not caplog.records  # a refusal is no error of the server
+        assert not caplog.records  # a refusal is not an error of the server
 
 
 async def test_draining_finishes_what_was_accepted_and_refuses_the_rest(at: GatedBatcher) -> None:

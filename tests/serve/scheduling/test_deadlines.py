@@ -59,7 +59,7 @@ def test_windows_before_a_request_are_bounded(
 
 
 def test_a_long_request_keeps_no_short_one_out() -> None:
-    admission = Admission(most_requests=99, most_windows=9999, window_size=512)
+    admission = Admission(max_requests=99, max_windows=9999, window_size=512)
     admission.note_call(windows=1, seconds=0.05)
     queue: WindowQueue[str] = WindowQueue(BatchLimits())
     queue.add("long", [[500] * 400], 0.0, deadline=30.0)
@@ -87,7 +87,7 @@ def simulate(load: float, time_outs: tuple[float, ...], seed: int) -> tuple[floa
         padding, and the share of those that ran whose answers came too late.
     """
     random = np.random.default_rng(seed)
-    admission = Admission(most_requests=10_000, most_windows=10_000, window_size=512)
+    admission = Admission(max_requests=10_000, max_windows=10_000, window_size=512)
     queue: WindowQueue[Asked] = WindowQueue(BatchLimits())
     sizes = [[int(n) for n in random.integers(60, 512, random.geometric(0.25))] for _ in range(64)]
     request_seconds = POSITION_SECONDS * float(np.mean([sum(size) for size in sizes]))
@@ -128,12 +128,12 @@ def simulate(load: float, time_outs: tuple[float, ...], seed: int) -> tuple[floa
 
 @pytest.mark.parametrize("time_outs", [(3.0,), (20.0,), (3.0, 20.0)])
 @pytest.mark.parametrize(
-    ("load", "least", "most_lost"), [(1.0, 0.8, 0.01), (2.0, 0.9, 0.05), (5.0, 0.85, 0.1)]
+    ("load", "least", "max_lost"), [(1.0, 0.8, 0.01), (2.0, 0.9, 0.05), (5.0, 0.85, 0.1)]
 )
 def test_an_overloaded_backend_does_little_work_in_vain(
-    load: float, least: float, most_lost: float, time_outs: tuple[float, ...]
+    load: float, least: float, max_lost: float, time_outs: tuple[float, ...]
 ) -> None:
     good, lost = zip(*(simulate(load, time_outs, seed) for seed in range(4)), strict=True)
     # With answers that nobody waits for in time it is .94: padding takes the rest.
     assert np.mean(good) > least
-    assert np.mean(lost) < most_lost
+    assert np.mean(lost) < max_lost

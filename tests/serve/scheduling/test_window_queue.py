@@ -21,7 +21,7 @@ fillings = st.builds(
     BatchLimits,
     positions=st.integers(64, 4096),
     step=st.sampled_from([1, 32, 64]),
-    most_windows=st.none() | st.integers(1, 16),
+    max_windows=st.none() | st.integers(1, 16),
 )
 requests = st.lists(
     st.lists(st.lists(st.integers(1, 512), min_size=1, max_size=6), min_size=1, max_size=3),
@@ -57,7 +57,7 @@ def test_every_window_is_taken_once_in_calls_of_the_wanted_size(
         taken += [(owner, place) for owner, places in call for place in places]
         assert queue.windows == len(given_windows) - len(taken)
         windows = lengths_of(call)
-        assert len(windows) == 1 or len(windows) <= limits.room(max(windows))
+        assert len(windows) == 1 or len(windows) <= limits.windows(max(windows))
         assert min(windows) >= 0.66 * max(windows)
     assert sorted(taken) == sorted(given_windows)
     assert list(queue) == []
@@ -154,7 +154,7 @@ def test_dropped_windows_are_never_taken() -> None:
 @pytest.mark.parametrize(
     ("limits", "waiting", "more"),
     [
-        (BatchLimits(1024, 1, most_windows=4), [100, 100, 100], 100),
+        (BatchLimits(1024, 1, max_windows=4), [100, 100, 100], 100),
         (BatchLimits(1024), [500, 500], 24),
     ],
 )

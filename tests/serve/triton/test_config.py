@@ -33,7 +33,7 @@ ENGINE = EngineInfo(
     graph_sha256="0" * 64,
     precision="bf16",
     target=EngineTarget(tensorrt="10.15.1", gpu="NVIDIA L4", compute_capability="8.9"),
-    profiles=make_profiles(WINDOW, most_windows=8),
+    profiles=make_profiles(WINDOW, max_windows=8),
     engine_sha256="1" * 64,
     build_seconds=1.0,
     date="2020-01-01",

@@ -16,7 +16,7 @@ from trivet.errors import BackendError
 from trivet.serve.triton.config import replayed
 
 WINDOW = 256
-PROFILES = make_profiles(WINDOW, most_windows=4)
+PROFILES = make_profiles(WINDOW, max_windows=4)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def calls(serve: Any, repository: Any) -> Any:
 def test_a_call_is_padded_to_a_profile_and_answers_as_without(calls: Any, sizes: Sizes) -> None:
     encoder, asked, real = calls
     assert isinstance(encoder, ShapedBackend)
-    assert (encoder.positions, encoder.step, encoder.most_windows) == (1024, 64, 4)
+    assert (encoder.positions, encoder.step, encoder.max_windows) == (1024, 64, 4)
     vocab = load_tokenizer(read_bundle(EMBEDDED_BUNDLE)).vocab_size
     windows = make_windows(sizes, vocab, seed=1)
     found, wanted = encoder.run(windows), real(windows)

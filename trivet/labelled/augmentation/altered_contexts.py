@@ -1,7 +1,8 @@
 """Contexts dropped, inserted or reordered, with labels that stay true.
 
-Deterministic; ``augment`` draws at random. What an alteration leaves undecided becomes unknown, and
-an annotator's score is removed if its share changes: training then counts the labelled spans.
+Deterministic; ``augment`` draws at random. A label that an alteration leaves undecided becomes
+unknown, and an annotator's score is removed if its share changes: training then counts the
+labelled spans.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def drop_contexts(labelled: LabelledExample, keep: Sequence[int]) -> LabelledExa
     left = replace(
         shortened.labels,
         evidence=None if labels.evidence is None else tuple(remaining),
-        # What contradicted a span may be in a dropped context.
+        # The text that contradicted a span may be in a dropped context.
         contradicted=() if labels.known_conflicts() == () else None,
         relevance=None,
         utilization=None,

@@ -126,7 +126,7 @@ def append_sentence(
 ) -> LabelledExample:
     """Append a sentence to the response: an unsupported one, or one that needs no support.
 
-    Of a response of which only the verdict is known, no more becomes known.
+    If only the verdict on a response is known, no more becomes known.
     """
     example, labels = labelled.example, labelled.labels
     before = example.response.rstrip()

@@ -24,14 +24,14 @@ from trivet.labelled.augmentation.removed_sentences import (
 from trivet.labelled.augmentation.twins import make_twin
 from trivet.records import LabelledExample, Labels, Span
 
-_MOST_FOREIGN = 3  # passages inserted into one example
+_MAX_FOREIGN = 3  # passages inserted into one example
 _FOREIGN_CHARACTERS = 2000  # length of a foreign passage, unless the contexts together are longer
 # In order; shuffle is first because the others treat the new pair like the old one.
 _ALTERATIONS = (
     *("shuffle", "quote_contexts", "drop_contexts", "insert_contexts"),
     *("permute_contexts", "cut_response", "empty_response"),
 )
-_MOST_QUOTED = 3  # sentences of the contexts that become a response
+_MAX_QUOTED = 3  # sentences of the contexts that become a response
 _QUOTED_WORDS = range(3, 41)  # distinct words of such a sentence
 _LOOKS = 8  # rows drawn in search of an unrelated one
 
@@ -145,7 +145,7 @@ def _quote(example: LabelledExample, random: np.random.Generator) -> LabelledExa
         for sentence in context_sentences(example)
         if len(distinct_words(text_of(example, sentence))) in _QUOTED_WORDS
     ]
-    count = min(len(fit), int(random.integers(1, _MOST_QUOTED + 1)))
+    count = min(len(fit), int(random.integers(1, _MAX_QUOTED + 1)))
     chosen = random.permutation(len(fit))[:count].tolist()
     if not chosen:
         return example
@@ -160,7 +160,7 @@ def _insert(
     fit = [place for place, text in enumerate(foreign) if len(text) <= longest]
     if other is None or not fit:
         return example
-    most = min(_MOST_FOREIGN, len(fit))
+    most = min(_MAX_FOREIGN, len(fit))
     chosen = random.permutation(fit)[: random.integers(1, most + 1)].tolist()
     places = random.integers(0, len(example.example.contexts) + 1, len(chosen)).tolist()
     given = other.example.context_sentences

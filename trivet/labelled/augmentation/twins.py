@@ -45,7 +45,7 @@ _NEGATED = re.compile(
     r"\b(is|are|was|were|can|could|will|would|should|must|may|does|did|do) not\b", re.IGNORECASE
 )
 _NEGATABLE = re.compile(r"\b(?:is|are|was|were|can|could|will|would|should|must)\b(?! not\b)")
-# After these words a sentence may not assert what follows, and the negation of it may be no error:
+# After these words a sentence may not assert what follows, and its negation may not be an error:
 # "the contexts do not say whether the mill is old". The rest of the sentence is left alone, because
 # rules find the end of a clause badly and nearly every response has another verb.
 _NOT_ASSERTED_AFTER = re.compile(
@@ -56,7 +56,7 @@ _NOT_ASSERTED_AFTER = re.compile(
 )
 _DIGIT = re.compile(r"[0-9]")
 _JOINED = re.compile(r"[%/\u00b0-]")
-_FEWEST_WORDS, _MOST_WORDS = 5, 40  # of a sentence that becomes a hard neutral
+_FEWEST_WORDS, _MAX_WORDS = 5, 40  # of a sentence that becomes a hard neutral
 _UNRELATED = 0.34  # share of a response sentence's words up to which a sentence is not its source
 
 MakeTwin = Callable[[LabelledExample, np.random.Generator], LabelledExample | None]
@@ -230,7 +230,7 @@ def with_hard_neutral(
     held = [distinct_words(example.contexts[s.context][s.start : s.end]) for s in sentences]
     for place in random.permutation(len(held)).tolist():
         own = held[place]
-        if not _FEWEST_WORDS <= len(own) <= _MOST_WORDS:
+        if not _FEWEST_WORDS <= len(own) <= _MAX_WORDS:
             continue
         if any(share_held(claim, own) > _UNRELATED for claim in claims):
             continue
@@ -313,7 +313,7 @@ def replace_words(
     shift = len(new) - (span.end - span.start)
 
     def moved(place: int) -> int:
-        # What began or ended within the old words, as a sentence may, does so after the new ones.
+        # A span that began or ended within the old words does so after the new ones.
         return place if place <= span.start else max(place + shift, span.start + len(new))
 
     def move(old: Span) -> Span:

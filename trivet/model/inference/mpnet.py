@@ -19,7 +19,7 @@ class InferenceMpnet(nn.Module):
     """Inference form of a trunk's ``transformers.MPNetModel`` for up to ``max_length`` positions.
 
     The bias of the relative positions is computed once for all layers. The form ``runtime`` is
-    the portable one: ONNX Runtime's fused operator with a bias is no faster on CPUs.
+    the portable one: ONNX Runtime's fused operator with a bias is not faster on CPUs.
     """
 
     def __init__(

@@ -174,10 +174,10 @@ class HttpServer:
             ConfigError: The certificate or its key cannot be read, or the limit of open files is
                 too low.
         """
-        most = most_connections(settings.max_connections)
+        most = allowed_connections(settings.max_connections)
         host, port = bound.getsockname()[:2]
         self.url = dataclasses.replace(settings, host=host, port=port).url
-        # What it logs is either an attack or already in the log of the middleware.
+        # It logs either attacks or lines that the middleware has logged.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
         self._config = uvicorn.Config(
             app,
@@ -286,7 +286,7 @@ def bind(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = found[0]
         bound = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise ConfigError(f"host {host} is no address of this machine: {error}") from error
+        raise ConfigError(f"host {host} is not an address of this machine: {error}") from error
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
@@ -298,7 +298,7 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
-def most_connections(wanted: int) -> int:
+def allowed_connections(wanted: int) -> int:
     """Return how many connections fit the process's limit of open files, raising it if possible.
 
     Raises:

@@ -82,7 +82,7 @@ def _read(path: Path) -> tuple[tuple[bytes, ...], _State]:
             continue
         if not key.isascii() or not key.isprintable() or " " in key:
             raise ConfigError(
-                f"{path}: line {number} is no key that a header can carry; keys are printable "
+                f"{path}: line {number} is not a key that a header can carry; keys are printable "
                 "ASCII without spaces, one per line"
             )
         digests.append(_digest(key))

@@ -39,7 +39,7 @@ class RequestService:
 
     async def read(self, request: Request, parse: Callable[[bytes], T]) -> T:
         """Return a request's parsed body, unless the queue is full or the server stops."""
-        self._batcher.check_room()
+        self._batcher.check_capacity()
         raw = await request.body()
         return await asyncio.to_thread(parse, raw) if len(raw) > _LARGE_BYTES else parse(raw)
 
@@ -87,11 +87,11 @@ class RequestService:
         options: RequestOptions,
     ) -> Predictions:
         """Do as ``evaluate``, without a check of the contexts and without metrics."""
-        timeout_ms, most_ms = options.timeout_ms, self._settings.max_timeout_ms
-        if timeout_ms is not None and timeout_ms > most_ms:
-            message = f"timeout_ms: {timeout_ms:g} is more than max_timeout_ms ({most_ms:g})"
+        timeout_ms, max_ms = options.timeout_ms, self._settings.max_timeout_ms
+        if timeout_ms is not None and timeout_ms > max_ms:
+            message = f"timeout_ms: {timeout_ms:g} is more than max_timeout_ms ({max_ms:g})"
             raise RequestError("validation", message)
-        whole_ms = timeout_ms or self._settings.default_timeout_ms or most_ms
+        whole_ms = timeout_ms or self._settings.default_timeout_ms or max_ms
         left_seconds = whole_ms / 1000 - (time.monotonic() - request.state.began)
         work = self._batcher.evaluate(
             examples,

@@ -137,8 +137,8 @@ class RunningServer:
         )
         self.batcher = Batcher(
             evaluator,
-            most_requests=settings.max_requests,
-            most_windows=settings.max_queued_windows,
+            max_requests=settings.max_requests,
+            max_windows=settings.max_queued_windows,
             wait_ms=settings.wait_ms,
             watch=metrics,
         )

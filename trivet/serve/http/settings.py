@@ -74,9 +74,9 @@ class ServerSettings:
         for origin in self.cors or ():
             if not _ORIGIN.fullmatch(origin):
                 raise ConfigError(
-                    f"--cors ({origin}) is no origin; write the scheme, the host in small letters "
-                    "and the port if there is one, without a path: https://app.example or "
-                    "http://localhost:3000"
+                    f"--cors: {origin} is not a valid origin; write the scheme, the host in "
+                    "small letters and the port if there is one, without a path: "
+                    "https://app.example or http://localhost:3000"
                 )
         if self.default_timeout_ms is not None and self.default_timeout_ms > self.max_timeout_ms:
             raise ConfigError(

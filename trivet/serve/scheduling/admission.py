@@ -12,7 +12,7 @@ _REMEMBERED_WINDOWS = 10_000
 _PLANNED_SHARE = 0.4
 # Characters are a rough measure of windows; refuse by them only what exceeds the limit by half.
 _SURE_SHARE = 0.5
-_LEAST_SECONDS, _MOST_SECONDS, _UNKNOWN_SECONDS = 0.1, 60.0, 1.0
+_LEAST_SECONDS, _MAX_SECONDS, _UNKNOWN_SECONDS = 0.1, 60.0, 1.0
 _KEPT_SHARE = 0.9  # weight of the past in the moving averages, per call
 
 
@@ -23,11 +23,11 @@ class Admission:
     characters alone make it clear. ``waiting`` is the number of waiting windows.
     """
 
-    def __init__(self, most_requests: int, most_windows: int, window_size: int) -> None:
+    def __init__(self, max_requests: int, max_windows: int, window_size: int) -> None:
         self.coming = 0  # accepted requests that are not laid out yet
         self.window_seconds = self.call_seconds = 0.0  # recent averages
-        self._most_requests = most_requests
-        self._most_windows = most_windows
+        self._max_requests = max_requests
+        self._max_windows = max_windows
         self._coming_windows = 0.0
         self._seen_windows = 1.0
         self._seen_characters = float(_CHARACTERS_PER_TOKEN * window_size)
@@ -36,7 +36,7 @@ class Admission:
 
     def check_requests(self, requests: int, waiting: int) -> None:
         """Raise ``Overloaded`` if the limit of requests is reached."""
-        if requests >= self._most_requests:
+        if requests >= self._max_requests:
             what = f"{requests} requests are being served, the most there may be"
             raise self._overloaded("requests", what, waiting)
 
@@ -46,13 +46,13 @@ class Admission:
         with self._lock:
             expected = _SURE_SHARE * characters * self._seen_windows / self._seen_characters
             before = waiting + self._coming_windows
-            if not before or before + expected <= self._most_windows:
+            if not before or before + expected <= self._max_windows:
                 self.coming += 1
                 self._coming_windows += expected
                 return expected
         what = (
             f"about {before:.0f} windows wait, and {characters} characters make at least "
-            f"{expected:.0f} more, but only {self._most_windows} may wait"
+            f"{expected:.0f} more, but only {self._max_windows} may wait"
         )
         raise self._overloaded("windows", what, waiting)
 
@@ -76,10 +76,10 @@ class Admission:
         """
         if not waiting:
             return  # whatever its size
-        if waiting + own > self._most_windows:
+        if waiting + own > self._max_windows:
             what = (
                 f"{waiting} windows wait, and these are {own} more, but only "
-                f"{self._most_windows} may wait"
+                f"{self._max_windows} may wait"
             )
             raise self._overloaded("windows", what, waiting)
         others = (before - own) * self.window_seconds
@@ -106,6 +106,6 @@ class Admission:
         seconds = _UNKNOWN_SECONDS
         if self._windows:
             seconds = (waiting + self._coming_windows) * self.window_seconds
-            seconds = min(max(seconds, _LEAST_SECONDS), _MOST_SECONDS)
+            seconds = min(max(seconds, _LEAST_SECONDS), _MAX_SECONDS)
         way_out = ", or with a longer timeout" if reason == "time" else ""
         return Overloaded(f"{what}; ask again in {seconds:.1f} seconds{way_out}", reason, seconds)

@@ -25,7 +25,7 @@ OverloadReason = Literal["requests", "windows", "time"]
 
 
 class Overloaded(RuntimeError):
-    """The queue has no room or no time for the request; nothing of it has run."""
+    """The queue is full, or too slow for the request; nothing of it has run."""
 
     def __init__(self, message: str, reason: OverloadReason, retry_after_seconds: float) -> None:
         super().__init__(message)
@@ -152,7 +152,7 @@ class BatchedRequest:
             step(*arguments)
         except (Expired, Overloaded) as refusal:
             self.fail(refusal)
-        except BaseException as error:  # a panic in a library written in Rust is no Exception
+        except BaseException as error:  # a panic in a library written in Rust is not an Exception
             logger.exception("a request could not be answered")
             panic = RuntimeError(f"{type(error).__name__}: {error}")
             self.fail(error if isinstance(error, Exception) else panic)

@@ -51,8 +51,8 @@ class Batcher:
         self,
         evaluator: Evaluator,
         *,
-        most_requests: int = 512,
-        most_windows: int = 4096,
+        max_requests: int = 512,
+        max_windows: int = 4096,
         wait_ms: float = 2.0,
         watch: Watch | None = None,
     ) -> None:
@@ -60,8 +60,8 @@ class Batcher:
 
         Args:
             evaluator: Loaded evaluator; others may use it meanwhile.
-            most_requests: Maximum accepted requests without an answer.
-            most_windows: Maximum waiting windows; a larger request is accepted while none wait.
+            max_requests: Maximum accepted requests without an answer.
+            max_windows: Maximum waiting windows; a larger request is accepted while none wait.
             wait_ms: Maximum wait of a call that is not full for requests being preprocessed.
             watch: Observer of answered calls and refusals.
         """
@@ -70,7 +70,7 @@ class Batcher:
         self._watch = watch
         self._last_call = time.monotonic()
         window_size = evaluator.bundle.info.window.size
-        self._admission = Admission(most_requests, most_windows, window_size)
+        self._admission = Admission(max_requests, max_windows, window_size)
         self.requests: set[BatchedRequest] = set()
         self._emptied = asyncio.Event()
         self._emptied.set()
@@ -141,7 +141,7 @@ class Batcher:
                 if not self.requests:
                     self._emptied.set()
 
-    def check_room(self) -> None:
+    def check_capacity(self) -> None:
         """Raise ``Overloaded`` or ``Draining`` before the body of a request is read."""
         with self._refusing():
             self._admission.check_requests(len(self.requests), self._queue.windows)

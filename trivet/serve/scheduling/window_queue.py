@@ -29,11 +29,11 @@ from trivet.evaluation.packing import BatchLimits
 
 _SHORTER, _LONGER = 0.75, 1.125  # length of the other windows of a call, relative to its first one
 _RECENT_SECONDS = 5.0  # how long the size of a request counts for the length of a turn
-_MOST_IN_A_ROW = 3  # calls for the first line while the second one waits
+_MAX_IN_A_ROW = 3  # calls for the first line while the second one waits
 _REQUESTS_A_TURN = 2
 # A request is urgent below this multiple of its work, plus some seconds.
 _URGENT_TIMES, _URGENT_SECONDS = 3.0, 0.3
-_MOST_URGENT_IN_A_ROW = 2
+_MAX_URGENT_IN_A_ROW = 2
 # A new request gets at least every so many-th call, and a turn is about so many windows.
 _CALLS_A_TURN, _WINDOWS_A_TURN = 4, 2
 
@@ -101,7 +101,7 @@ class WindowQueue(Generic[T]):
 
     def fills_a_call(self) -> bool:
         """Return whether enough windows wait for a full call."""
-        if self.windows >= (self._limits.most_windows or math.inf):
+        if self.windows >= (self._limits.max_windows or math.inf):
             return True
         places = itertools.chain.from_iterable(each.places for each in self._waiting.values())
         sizes = itertools.accumulate(self._limits.padded(place.length) for place in places)
@@ -154,7 +154,7 @@ class WindowQueue(Generic[T]):
                 waiting.used += positions
                 windows += 1
                 longest = max(longest, place.length)
-                room = limits.room(longest)
+                room = limits.windows(longest)
         for owner, places in taken.items():
             self._count_off(self._waiting[owner], len(places))
         return list(taken.items())
@@ -168,7 +168,7 @@ class WindowQueue(Generic[T]):
             work, left = window_seconds * len(waiting.places), waiting.deadline - now
             if left < max(_URGENT_TIMES * work, call_seconds) + _URGENT_SECONDS:
                 urgent.append((left < work, waiting.deadline, waiting.again, waiting))
-        if not urgent or self._urgent_in_a_row >= _MOST_URGENT_IN_A_ROW:
+        if not urgent or self._urgent_in_a_row >= _MAX_URGENT_IN_A_ROW:
             self._urgent_in_a_row = 0
             return None
         self._urgent_in_a_row += 1
@@ -177,7 +177,7 @@ class WindowQueue(Generic[T]):
     def _next_in_turn(self, turn: int) -> _Waiting[T]:
         """Return the request whose turn it is."""
         new, again = self._front(False, turn), self._front(True, turn)
-        if new is not None and (again is None or self._in_a_row < _MOST_IN_A_ROW):
+        if new is not None and (again is None or self._in_a_row < _MAX_IN_A_ROW):
             self._in_a_row += 1
             return new
         assert again is not None  # one of the lines is not empty

@@ -24,7 +24,7 @@ from trivet.backends.profiles import (
     choose_profile,
     cut,
     graph_sizes,
-    most_positions,
+    max_positions,
     pad,
     padded_length,
     sizes_of,
@@ -65,10 +65,10 @@ class EncoderCalls:
     ) -> None:
         """Keep the settings: fields of ``Windows``, accepted shapes (empty: any), and heads."""
         self.name = f"triton {model}"
-        self.positions, self.step, self.most_windows = POSITIONS, 1, POSITIONS
+        self.positions, self.step, self.max_windows = POSITIONS, 1, POSITIONS
         if profiles:
-            self.positions, self.step = most_positions(profiles), STEP
-            self.most_windows = windows_limit(profiles)
+            self.positions, self.step = max_positions(profiles), STEP
+            self.max_windows = windows_limit(profiles)
         self._model, self._inputs, self._profiles = model, tuple(inputs), profiles
         self._outputs = output_names(heads)
 
@@ -118,13 +118,13 @@ class EncoderCalls:
         return cut(answer, sizes)
 
 
-_MOST_ID = 1_000  # characters
+_MAX_ID = 1_000  # characters
 
 
 class Options(Part):
     """Content of ``options_json``; see ``Evaluator.evaluate``."""
 
-    id: Annotated[str, Field(max_length=_MOST_ID)] | None = None
+    id: Annotated[str, Field(max_length=_MAX_ID)] | None = None
     allow_empty_contexts: bool = False
 
 
