@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from tests.commands.test_documented_commands import parse
 from trivet.__main__ import app
+from trivet.commands.examples import EXAMPLES
 
 _SCREENS = (["--help"], ["evaluate", "--help"])
 
@@ -39,7 +42,25 @@ def test_help_is_in_panels_and_its_common_half_is_one_screen() -> None:
         common = output.partition("\nRarely needed:\n")[0]
         assert len(common.splitlines()) <= 50, words
         assert "..." not in output.partition("\n")[2], words
-    for panel in ("Judge answers", "Serve", "Measure", "Train", "Data", "Bundles"):
+    for panel in ("Judge answers", "Serve", "Measure", "Train", "Bundles"):
         assert f"\n{panel}:\n" in shown[0]
     for panel in ("Input", "Output", "Gates", "Model", "Rarely needed"):
         assert f"\n{panel}:\n" in shown[1]
+
+
+def test_each_command_shows_two_examples_that_parse() -> None:
+    group = get_command(app)
+    names = [*_names(group)]
+    assert names and sorted(names) == sorted(EXAMPLES)
+    for name, lines in EXAMPLES.items():
+        shown = CliRunner().invoke(app, [*name.split(), "--help"], terminal_width=80).output
+        for line in lines:
+            assert f"  {line}\n" in shown, name
+            if line.startswith("trivet "):
+                parse(line.replace("\\\n", ""))
+
+
+def _names(group: Any) -> Iterator[str]:
+    for name, command in group.commands.items():
+        nested = hasattr(command, "commands")
+        yield from (f"{name} {inner}" for inner in _names(command)) if nested else (name,)

@@ -9,10 +9,11 @@ from typing import Any
 import typer
 import typer.core
 
+from trivet.commands.examples import EXAMPLES
 from trivet.errors import plain_fault
 from trivet.settings import RARE
 
-_COLUMN = 24  # most letters of an option that has its help beside it
+_COLUMN = 24  # maximum letters of an option whose help is on the same line
 _PAIR = re.compile(r"(question|contexts|response|id|context_ids|rows|messages)=")
 
 
@@ -48,6 +49,12 @@ class Command(typer.core.TyperCommand):
                     panel = _in_order(panels)[-1]
                 panels.setdefault(panel, []).append(shown)
         _write(formatter, panels)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the command's examples."""
+        if lines := EXAMPLES.get(ctx.command_path.partition(" ")[2]):
+            with formatter.section("Examples"):
+                formatter.write("".join(f"  {line}\n" for line in lines))
 
 
 class Group(typer.core.TyperGroup):

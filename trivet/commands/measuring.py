@@ -81,18 +81,19 @@ def test(
     ] = False,
     by_length: Annotated[bool, Setting("Also measure 0-5k, 5k-16k and over 16k tokens.")] = False,
     published: Annotated[
-        bool, Setting("Also measure the scores of GPT-3.5, RAGAS and TruLens that RAGBench holds.")
+        bool,
+        Setting("Also measure the GPT-3.5, RAGAS and TruLens scores published with RAGBench."),
     ] = False,
     baseline: Annotated[
         Path | None,
         Setting(
-            "Bundle to compare with on each --data, or on --rule, by the rule of choosing.",
+            "Bundle to compare with on each --data, or on --rule, row by row.",
             metavar="FOLDER|NAME",
         ),
     ] = None,
     rule: Annotated[
         Path | None,
-        Setting("Measure by the rule of choosing, on the sets in this folder.", metavar="FOLDER"),
+        Setting("Measure on this folder's sets, by which bundles are chosen.", metavar="FOLDER"),
     ] = None,
     every: Annotated[
         int, Setting("With --rule: one of so many source documents.", metavar="N", least=1)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -106,13 +106,20 @@ def _parameter(field: DescribedField) -> inspect.Parameter:
     if said.option and not said.option.startswith("-"):
         made = typer.Argument(metavar=said.option, show_default=False, **shared)
     else:
-        made = typer.Option(*field.option.split(), metavar=said.metavar, **shared)
+        metavar = said.metavar or _metavar(said.typed or field.type)
+        made = typer.Option(*field.option.split(), metavar=metavar, **shared)
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=inspect.Parameter.empty if default is dataclasses.MISSING else default,
         annotation=Annotated[said.typed | None if said.read else field.type, made],
     )
+
+
+def _metavar(kind: Any) -> str | None:
+    """Return the name of an option's value in the help; ``None`` for flags and choices."""
+    names = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH"}
+    return names.get(kind) or next(filter(None, map(_metavar, get_args(kind))), None)
 
 
 _model = partial(Setting, panel="Model")

@@ -53,8 +53,8 @@ class ServerSettings:
         float, _limit("Seconds for a client to send headers, idle time included.")
     ] = 15.0
     body_timeout_seconds: Annotated[float, _limit("Seconds for a client to send a body.")] = 20.0
-    grace_seconds: Annotated[float, _wait("Seconds to finish work after SIGTERM.")] = 30.0
-    canary_seconds: Annotated[float, _limit("Seconds between backend checks.")] = 10.0
+    grace_seconds: Annotated[float, _wait("Seconds for a shutdown to finish work.")] = 30.0
+    canary_seconds: Annotated[float, _limit("Seconds between health checks of the backend.")] = 10.0
     hung_seconds: Annotated[float, _limit("Seconds until a backend call counts as hung.")] = 30.0
     cors: Annotated[
         list[str] | None,
