@@ -85,8 +85,8 @@ class Reading:
     format: Annotated[
         str | None,
         _input(
-            "jsonl, json, csv, tsv, parquet, xlsx; for spans otel, openinference, phoenix, "
-            "langfuse, langsmith; or a name that --formats lists; default: detected.",
+            "jsonl, json, csv, tsv, parquet, xlsx, or a name that --formats lists; default: "
+            "detected.",
             metavar="FORMAT",
         ),
     ] = None

@@ -52,15 +52,15 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "trivet export onnx runs/judge/bundle --precision int8 --out runs/served",
     ),
     "export openvino": (
-        "trivet export openvino runs/judge/bundle",
+        "trivet export openvino runs/judge/bundle --data jsonl:dev.jsonl",
         "trivet evaluate log.jsonl --bundle runs/judge/bundle --backend openvino",
     ),
     "export tensorrt": (
-        "trivet export tensorrt runs/judge/bundle",
+        "trivet export tensorrt runs/judge/bundle --data jsonl:dev.jsonl",
         "trivet evaluate log.jsonl --bundle runs/judge/bundle --backend tensorrt",
     ),
     "export triton": (
-        "trivet export triton runs/judge/bundle --out models",
+        "trivet export triton runs/judge/bundle --out models --encoder onnx",
         "tritonserver --model-repository models",
     ),
     "import lettucedetect": (

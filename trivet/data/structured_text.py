@@ -66,7 +66,7 @@ class _Value(NamedTuple):
 
 
 class _Notation(NamedTuple):
-    """How nested values are written."""
+    """Forms in which nested values are written."""
 
     token: re.Pattern[str]
     character: re.Pattern[str]  # of a string, or its escape
