@@ -66,7 +66,7 @@ def evaluate(
             "--formats",
             callback=_list_shapes,
             is_eager=True,
-            help="List the shapes of rows.",
+            help="List the file formats of other tools.",
             rich_help_panel="Input",
         ),
     ] = False,

@@ -60,7 +60,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "trivet evaluate log.jsonl --bundle runs/judge/bundle --backend tensorrt",
     ),
     "export triton": (
-        "trivet export triton runs/judge/bundle --out models --encoder onnx",
+        "trivet export triton runs/judge/bundle --out models --encoder onnxruntime",
         "tritonserver --model-repository models",
     ),
     "import lettucedetect": (
