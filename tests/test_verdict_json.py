@@ -66,10 +66,10 @@ def test_fields_that_were_left_out_are_empty() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"faithfulness": "0.4"}, "faithfulness is '0.4', which is no number from 0 to 1"),
+        ({"faithfulness": "0.4"}, "faithfulness is '0.4', which is not a number from 0 to 1"),
         ({"adherent": "yes"}, "adherent is 'yes', which is neither true nor false"),
         ({"contexts": ["text"]}, r"contexts\[0\] must be an object"),
-        ({"unsupported": [SPAN | {"text": 7}]}, "text is 7, which is no text"),
+        ({"unsupported": [SPAN | {"text": 7}]}, "text is 7, which is not a text"),
         (
             {"unsupported": [SPAN | {"found_at": {"start": 3, "end": 1}}]},
             r"unsupported\[0\]: found_at: span \[3, 1\) of context 0",

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from trivet.__main__ import app
 from trivet.backends.backend import Backend
 from trivet.backends.profiles import Sizes, make_windows
-from trivet.bundle.backend_info import MOST_LOSS, Method, OpenVinoCandidate, OpenVinoInfo
+from trivet.bundle.backend_info import MAX_LOSS, Method, OpenVinoCandidate, OpenVinoInfo
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows

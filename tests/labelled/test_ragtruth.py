@@ -99,7 +99,7 @@ def test_the_other_tasks(tmp_path: Path) -> None:
     [
         ("{broken", "line is not JSON"),
         (response(quality="incorrect_refusal"), "quality is incorrect_refusal"),
-        (response(response=" "), "response holds no text"),
+        (response(response=" "), "response is empty"),
         (response(labels=None), "labels is not a list of objects"),
         (response(labels=[label(-9, 31)]), "a label leaves its text"),
         (response(labels=[label(21, 30)]), "a label quotes other text than its offsets show"),
