@@ -45,6 +45,7 @@ def make_tokenized(
         response_sentence_spans=(Span(0, 1),) * len(response),
         replaced_characters=0,
         example=RagExample("", ("w",) * len(passages), "w"),
+        first_copy=np.arange(len(passages)),
     )
 
 

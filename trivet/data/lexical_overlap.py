@@ -109,17 +109,20 @@ def rank_contexts(tokenized: TokenizedExample) -> IntArray:
     counts twice as much as one of the question.
 
     Returns:
-        The rank of each context, 0 for the one that shares most; of equals the first comes first.
-        *Shape:* [contexts up to the last with a token].
+        The rank of each token's context, 0 for the one that shares most; of equals the one that is
+        read first comes first. *Shape:* [C].
     """
     width = int(tokenized.context.ids.max(initial=0)) + 1
-    pairs = distinct(tokenized.context_index * width + tokenized.context.ids)
+    ends = np.diff(tokenized.context_index, prepend=tokenized.context_index[:1]) != 0
+    place = np.cumsum(ends)  # of each token's context among those that are read
+    pairs = distinct(place * width + tokenized.context.ids)
     context, ids = np.divmod(pairs, width)
     weight = np.log1p(ids / _COMMON) / np.bincount(ids)[ids]
     asked = np.isin(ids, tokenized.question.ids, kind="table")
     answered = np.isin(ids, tokenized.response.ids, kind="table")
     order = np.argsort(-np.bincount(context, weight * (2 * answered + asked)), kind="stable")
-    return np.argsort(order)
+    ranks: IntArray = np.argsort(order)[place]
+    return ranks
 
 
 def pair_overlaps(tokenized: TokenizedExample) -> Iterator[FloatArray]:

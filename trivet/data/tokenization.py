@@ -7,7 +7,7 @@ same in every window that shows it. Training, evaluation and serving all use thi
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
@@ -211,7 +211,7 @@ class TokenizedExample:
     """One tokenized example. Sentences without any token are left out."""
 
     question: Segment
-    # all contexts, one after the other; offsets are relative to each token's context
+    # all contexts one after the other, each text once; offsets are relative to a token's context
     context: Segment
     context_index: IntArray  # context of each context token, [C]
     context_sentence: IntArray  # sentence of each context token, counted over all contexts, [C]
@@ -221,6 +221,7 @@ class TokenizedExample:
     response_sentence_spans: tuple[Span, ...]  # span of each of these sentences
     replaced_characters: int  # number of lone surrogates that were replaced by U+FFFD
     example: RagExample  # texts
+    first_copy: IntArray  # context that is read for each context: of equal ones the first
 
 
 def tokenize_examples(
@@ -229,8 +230,12 @@ def tokenize_examples(
     leads: Callable[[bool], tuple[str, str]] = lambda has_question: ("", ""),
     *,
     structured: bool = False,
+    sort: bool = False,
 ) -> list[TokenizedExample]:
     """Tokenize every passage, question and response of some examples once, in one batch.
+
+    Passages of the same text are read once. If ``sort``, they are read in the order of their texts,
+    so that the order in which they were retrieved changes nothing.
 
     ``leads`` returns the leads of the question and of each passage of an example with or without a
     question (``data.window_layout``). If ``structured``, JSON and tables in contexts without own
@@ -241,29 +246,40 @@ def tokenize_examples(
     """
     texts: list[str] = []
     before = [leads(bool(example.question.strip())) for example in examples]
-    forms: list[list[StructuredText | None]] = [
-        [
-            read_structure(text) if structured and example.context_sentences is None else None
-            for text in example.contexts
-        ]
-        for example in examples
-    ]
-    for example, (asked, read), own in zip(examples, before, forms, strict=True):
+    copies = [_first_copies(example) for example in examples]
+    forms: list[dict[int, StructuredText | None]] = []  # of each context that is read, in order
+    for example, (asked, lead), first in zip(examples, before, copies, strict=True):
+        numbers = sorted(set(first), key=example.contexts.__getitem__ if sort else None)
+        read = structured and example.context_sentences is None
+        own = {n: read_structure(example.contexts[n]) if read else None for n in numbers}
         texts += [_led(asked, example.question), example.response]
-        texts += [
-            _led(read, text if form is None else form.read)
-            for text, form in zip(example.contexts, own, strict=True)
-        ]
+        texts += [_led(lead, form.read if form else example.contexts[n]) for n, form in own.items()]
+        forms.append(own)
     segments = iter(tokenizer.encode(texts))
     tokenized = []
-    for example, (_, read), own in zip(examples, before, forms, strict=True):
+    for example, (_, lead), first, own in zip(examples, before, copies, forms, strict=True):
         question, response = next(segments), next(segments)
-        passages = [
-            _in_text(segment, len(read), form)
-            for form, segment in zip(own, segments, strict=False)  # `own` first: it ends
-        ]
-        tokenized.append(_assemble(example, question, response, passages, own))
+        passages = {n: _in_text(next(segments), len(lead), form) for n, form in own.items()}
+        tokenized.append(_assemble(example, question, response, passages, own, first))
     return tokenized
+
+
+def _first_copies(example: RagExample) -> tuple[int, ...]:
+    """Return for each context the first one with the same text and sentences.
+
+    Raises:
+        ExampleError: The example gives sentences, but not those of each context.
+    """
+    sentences = example.context_sentences or ((),) * len(example.contexts)
+    if len(sentences) != len(example.contexts):
+        raise ExampleError(
+            f"sentences are given for {len(sentences)} contexts, but there are "
+            f"{len(example.contexts)}; give one tuple of spans per context, or None",
+            code="bad_sentences",
+        )
+    first: dict[tuple[str, tuple[Span, ...]], int] = {}
+    pairs = enumerate(zip(example.contexts, sentences, strict=True))
+    return tuple(first.setdefault(pair, number) for number, pair in pairs)
 
 
 def _led(lead: str, text: str) -> str:
@@ -305,22 +321,18 @@ def _assemble(
     example: RagExample,
     question: Segment,
     response: Segment,
-    passages: Sequence[Segment],
-    forms: Sequence[StructuredText | None],
+    passages: Mapping[int, Segment],
+    forms: Mapping[int, StructuredText | None],
+    first_copy: tuple[int, ...],
 ) -> TokenizedExample:
     given = example.context_sentences
-    if given is not None and len(given) != len(passages):
-        raise ExampleError(
-            f"sentences are given for {len(given)} contexts, but there are "
-            f"{len(passages)}; give one tuple of spans per context, or None",
-            code="bad_sentences",
-        )
     # The empty arrays are for examples without any context.
     ids, offsets, indices, sentences = [_NONE], [_NONE.reshape(0, 2)], [_NONE], [_NONE]
     context_spans: list[ContextSpan] = []
-    replaced = replace_surrogates(example.question)[1] + replace_surrogates(example.response)[1]
-    for number, (text, passage) in enumerate(zip(example.contexts, passages, strict=True)):
-        form = forms[number]
+    whole = (example.question, example.response, *example.contexts)
+    replaced = sum(replace_surrogates(text)[1] for text in whole)
+    for number, passage in passages.items():
+        text, form = example.contexts[number], forms[number]
         own = form.sentences if form else None if given is None else given[number]
         sentence, spans = _assign_sentences(text, passage, own, f"contexts[{number}]")
         ids.append(passage.ids)
@@ -329,7 +341,6 @@ def _assemble(
         sentences.append(sentence + len(context_spans))
         for span in spans:
             context_spans.append(ContextSpan(number, span.start, span.end))
-        replaced += replace_surrogates(text)[1]
     response_sentence, response_spans = _assign_sentences(
         example.response, response, example.response_sentences, "response"
     )
@@ -344,6 +355,7 @@ def _assemble(
         response_sentence_spans=response_spans,
         replaced_characters=replaced,
         example=example,
+        first_copy=np.asarray(first_copy, dtype=np.int64),
     )
 
 

@@ -37,7 +37,7 @@ from trivet.data.tokenization import (
     TokenizedExample,
 )
 from trivet.data.window_layout import Frame, WindowLayout
-from trivet.errors import WindowError
+from trivet.errors import ExampleError, WindowError
 
 # numpy.ndarray or torch.Tensor: a batch keeps its field names when it is converted.
 Array = Any
@@ -210,6 +210,7 @@ def lay_out(
     settings: WindowSettings,
     special: SpecialTokens,
     contexts: ContextValues | None = None,
+    max_windows: int | None = None,
 ) -> Layout:
     """Cut one example into windows.
 
@@ -218,16 +219,27 @@ def lay_out(
     contexts. After several of these ordinary windows, an evidence window for each chunk shows the
     context sentences that share most with it. ``contexts`` may bring the example's values of
     ``index_contexts``, if they are known already.
+
+    Raises:
+        ExampleError: It makes more than ``max_windows``, whose index maps would fill the memory.
+        WindowError: The fixed parts of a window leave no room for context.
     """
     frame = settings.frame(tokenized, special)
     fixed, gap = frame.positions, frame.gap
     plan = settings.plan(tokenized, fixed)
+    if max_windows is not None and plan.windows > max_windows:
+        raise ExampleError(
+            f"{len(tokenized.context)} context tokens and {len(tokenized.response)} response "
+            f"tokens make about {plan.windows} windows, more than max_windows ({max_windows}); use "
+            "fewer contexts or a shorter response, or raise max_windows",
+            code="too_long",
+        )
     chunks = plan.chunks
     question = tokenized.question.ids[: settings.size // QUESTION_SHARE]
     count, answer = len(tokenized.context.ids), len(tokenized.response.ids)
     order, place = np.arange(count), _places(tokenized.context_index, gap)
     if settings.sort_contexts and count and place[-1] >= plan.room:
-        order = np.argsort(rank_contexts(tokenized)[tokenized.context_index], kind="stable")
+        order = np.argsort(rank_contexts(tokenized), kind="stable")
         place = _places(tokenized.context_index[order], gap)
     sentence = tokenized.context_sentence[order]
     slices = _cut(sentence, place, plan.room, settings.stride_overlap)

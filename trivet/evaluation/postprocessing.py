@@ -211,7 +211,9 @@ def _contexts(
             *name,
         )
         for sentences, name in zip(
-            found, example.context_names or (ContextName(),) * len(found), strict=True
+            (found[first] for first in tokens.first_copy),
+            example.context_names or (ContextName(),) * len(found),
+            strict=True,
         )
     )
 

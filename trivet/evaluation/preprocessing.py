@@ -93,7 +93,8 @@ class Preprocessor:
         """Tokenize examples in one batch, or one by one if one of them is refused."""
         leads = self.settings.leads
         try:
-            return [*tokenize_examples(examples, self.tokenizer, leads, structured=self.structured)]
+            sort, read = self.settings.sort_contexts, self.structured
+            return [*tokenize_examples(examples, self.tokenizer, leads, structured=read, sort=sort)]
         except ExampleError as error:
             if len(examples) == 1:
                 return [error]
@@ -184,16 +185,8 @@ class Preprocessor:
         """
         if not len(tokens.context) and not allow_empty_contexts:
             raise ExampleError(f"the contexts hold no token; {_ALLOW}", code="empty_contexts")
-        windows = self.settings.plan(tokens).windows
-        if windows > self.max_windows:
-            # The index maps of so many windows would fill the memory.
-            raise ExampleError(
-                f"{len(tokens.context)} context tokens and {len(tokens.response)} response tokens "
-                f"make about {windows} windows, more than max_windows ({self.max_windows}); use "
-                "fewer contexts or a shorter response, or raise max_windows",
-                code="too_long",
-            )
-        return lay_out(tokens, self.settings, self.tokenizer.special, contexts)
+        special = self.tokenizer.special
+        return lay_out(tokens, self.settings, special, contexts, self.max_windows)
 
 
 def count_characters(example: RagExample | PreprocessedExample | FailedEvaluation) -> int:

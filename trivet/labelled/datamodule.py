@@ -83,7 +83,9 @@ def prepare(
         block = examples[first : first + _BLOCK]
         examples_of = [labelled.example for labelled in block]
         leads = settings.leads
-        texts = tokenize_examples(examples_of, tokenizer, leads, structured=True)
+        texts = tokenize_examples(
+            examples_of, tokenizer, leads, structured=True, sort=settings.sort_contexts
+        )
         for labelled, tokenized in zip(block, texts, strict=True):
             layout = lay_out(tokenized, settings, tokenizer.special)
             targets = align_labels(labelled, tokenized, layout, use_evidence)

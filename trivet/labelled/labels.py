@@ -8,6 +8,7 @@ No token has two, except supported tokens with a copy in an evidence window: cla
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -150,8 +151,10 @@ def _rows_that_show(
 def _mark_contexts(spans: Sequence[ContextSpan] | None, tokenized: TokenizedExample) -> IntArray:
     """Mark the context tokens in any span with 1, others with 0; all unknown without spans."""
     marks = np.full(len(tokenized.context), UNKNOWN if spans is None else 0, dtype=np.int64)
-    for number in {span.context for span in spans or ()}:
+    read: dict[int, list[Span]] = defaultdict(list)  # by the context that is read for theirs
+    for span in spans or ():
+        read[tokenized.first_copy[span.context]].append(Span(span.start, span.end))
+    for number, inside in read.items():
         own = tokenized.context_index == number
-        inside = [Span(one.start, one.end) for one in spans or () if one.context == number]
         marks[own] = mark_tokens(tokenized.context.offsets[own], inside)
     return marks

@@ -101,11 +101,14 @@ def check_citations(verdict: Evaluation) -> Citations | None:
     marked = [list(named.marks(sentence.text)) for sentence in verdict.sentences]
     if not any(marked):
         return None
+    # Of contexts with the same text, a sentence may cite any.
+    texts = [tuple(sentence.text for sentence in each.sentences) for each in verdict.contexts]
     marks, cited, sourced = list[CitationMark](), 0, 0
     for sentence, own, sources in zip(
         verdict.sentences, marked, find_sources(verdict), strict=True
     ):
-        right = {source.context for source in sources} if sentence.supported is True else set[int]()
+        sourced_texts = [texts[source.context] for source in sources if sentence.supported]
+        right = {number for number, text in enumerate(texts) if text in sourced_texts}
         found = [
             CitationMark(
                 sentence.start + start,
