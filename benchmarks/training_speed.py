@@ -26,6 +26,7 @@ from trivet.data.windows import WindowSettings
 from trivet.labelled.datamodule import Item, RagData, prepare
 from trivet.labelled.prepared_rows import prepare_cached
 from trivet.labelled.sources import load_source
+from trivet.model.architecture import Architecture
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk, compile_layers
 from trivet.training.memory import keep_freed_memory
@@ -87,7 +88,7 @@ def step_table(steps: int, compiled: bool) -> Table:
     rows = []
     for name in ("as it is", "compiled") if compiled else ("as it is",):
         trunk = Trunk.from_encoder_config({**_MINILM.to_dict(), "model_type": "bert"})
-        model = RagModel(trunk, dropout=0.1).train()
+        model = RagModel(trunk, Architecture(dropout=0.1)).train()
         if name == "compiled":
             compile_layers(model.trunk)
         run = partial(_step, model, torch.optim.AdamW(model.parameters()))

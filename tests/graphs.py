@@ -22,6 +22,7 @@ from trivet import export
 from trivet.export import export_onnx
 from trivet.exporting.graph import OPSET, trace
 from trivet.exporting.graph_files import ATTENTION_OPSET
+from trivet.model.architecture import Architecture
 from trivet.model.inference.layer import Form
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel
@@ -48,7 +49,7 @@ def model_of(kind: str) -> RagModel:
         encoder = transformers.ModernBertModel(transformers.ModernBertConfig(**_SIZES | MODERN))
     else:
         encoder = transformers.DebertaV2Model(transformers.DebertaV2Config(**_SIZES, **RELATIVE))
-    model = RagModel(Trunk(encoder), pooled_support=True).eval()
+    model = RagModel(Trunk(encoder), Architecture(pooled_support=True)).eval()
     for parameter in model.heads.parameters():
         torch.nn.init.normal_(parameter, std=0.3)  # probabilities are far from one half
     return model

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.models import initial_model
 from tests.once import once
 from trivet.backends.backend import Backend, LoadedBackend
 from trivet.bundle.backend_info import Method, OpenVinoCandidate, OpenVinoInfo
@@ -27,7 +28,6 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs, gather_tokens, join, supported_anywhere
 from trivet.model.architecture import Reduction
 from trivet.model.rag_model import RagModel
-from trivet.training.initialization import initial_model
 
 TinyInfo = Callable[[SegmentTokenizer], BundleInfo]
 

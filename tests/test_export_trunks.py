@@ -20,7 +20,7 @@ from trivet.bundle.schema import CalibrationInfo, PlattInfo
 from trivet.data.windows import WindowSettings
 from trivet.export import export_onnx
 from trivet.exporting.parity import FP32_TOLERANCE
-from trivet.model.architecture import DEFAULT_HEADS, Granularity, TrunkKind
+from trivet.model.architecture import DEFAULT_HEADS, Architecture, Granularity, TrunkKind
 from trivet.model.multi_trunk import make_trunk
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk
@@ -38,7 +38,7 @@ def write_trunk(
 ) -> Path:
     """Write a bundle whose heads read three encoders, or tops, that all differ."""
     shared = make_trunk(Trunk(encoder), trunk, 1)
-    model = RagModel(shared, granularity=granularity, lexical_overlap=OVERLAP)
+    model = RagModel(shared, Architecture(granularity=granularity, lexical_overlap=OVERLAP))
     torch.manual_seed(5)
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -28,8 +28,7 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.heads.token_head import TokenHead
 from trivet.labelled.datamodule import Item, prepare
 from trivet.labelled.grouping import document
-from trivet.model.aggregate import NO_LAYER
-from trivet.model.architecture import DEFAULT_HEADS, HEAD_NAMES, HeadName
+from trivet.model.architecture import DEFAULT_HEADS, HEAD_NAMES, NO_LAYER, HeadName
 from trivet.model.rag_model import HEADS, RagModel
 from trivet.thresholds.apply import load_rows
 from trivet.thresholds.choices import Choices

@@ -34,6 +34,7 @@ from trivet.data.windows import QUESTION_SHARE, RESPONSE_SHARE, WindowSettings
 from trivet.errors import BundleError, ConfigError, WindowError
 from trivet.heads.token_head import TokenHead
 from trivet.model.aggregate import output_names
+from trivet.model.architecture import Architecture
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk, check_window
 from trivet.training.initialization import read_tokenizer
@@ -199,11 +200,13 @@ def _model(name: str, classifier: Any, head: Mapping[str, Tensor], order: list[i
     config.label2id = {"supported": 0, "unsupported": 1}
     model = RagModel(
         Trunk(classifier.base_model),
-        faithfulness="weakest_token",
-        pooled_support=pooled,
-        heads=["support"],
-        support_classes=2,
-        support_norm=float(config.norm_eps) if pooled else None,
+        Architecture(
+            heads=("support",),
+            faithfulness="weakest_token",
+            pooled_support=pooled,
+            support_classes=2,
+            support_norm=float(config.norm_eps) if pooled else None,
+        ),
     )
     support = cast(TokenHead, model.heads["support"])
     copied = {

@@ -28,7 +28,6 @@ from trivet.labelled.batching import WindowBatches
 from trivet.labelled.datamodule import Item, RagData
 from trivet.labelled.grouping import text_digests
 from trivet.labelled.sources import check_source
-from trivet.model.architecture import HEAD_NAMES
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import check_window, checkpoint_layers, compile_layers
 from trivet.thresholds.fit import choose_sources
@@ -270,22 +269,7 @@ def _epoch_steps(config: TrainConfig, items: Sequence[Item]) -> int:
 
 def configured_model(config: TrainConfig) -> tuple[RagModel, SegmentTokenizer]:
     """Return the initial model and its tokenizer; ``ConfigError`` if they cannot be made."""
-    encoder = config.encoder
-    model, tokenizer = initial_model(
-        encoder.name,
-        encoder.init,
-        config.faithfulness,
-        encoder.head_dropout,
-        encoder.attention_dropout,
-        encoder.trunk,
-        encoder.shared_layers,
-        config.granularity,
-        encoder.exact_match_embedding,
-        encoder.hidden_dropout,
-        [name for name in HEAD_NAMES if name in config.heads],
-        trained_bundle.keeps_verdicts(config),
-        encoder.prefix_attention,
-    )
+    model, tokenizer = initial_model(config, trained_bundle.keeps_verdicts(config))
     check_window(model.trunk.config, config.window.size)
     if config.optim.checkpoint_layers:
         checkpoint_layers(model.trunk)

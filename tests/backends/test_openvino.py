@@ -27,7 +27,7 @@ from trivet.exporting.graph import OPSET, trace
 from trivet.exporting.int8 import quantize
 from trivet.exporting.parity import grid
 from trivet.model.aggregate import Outputs
-from trivet.model.architecture import EVIDENCE_STATES, HEAD_NAMES
+from trivet.model.architecture import EVIDENCE_STATES, HEAD_NAMES, Architecture
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel, as_tensors, to_numpy
 from trivet.settings import Precision
@@ -96,7 +96,7 @@ def test_an_encoder_answers_as_the_weights_do_under_any_padding(tmp_path: Path, 
 
 @needs_openvino
 def test_states_of_positions_are_those_of_the_windows_without_padding(tmp_path: Path) -> None:
-    model = RagModel(graphs.model_of("bert").trunk, heads=HEAD_NAMES).eval()
+    model = RagModel(graphs.model_of("bert").trunk, Architecture(heads=HEAD_NAMES)).eval()
     shape = inference_model(model, graphs.WINDOW)
     graph = trace(shape, graphs.VOCAB, OPSET, heads=HEAD_NAMES)
     onnx.save(graph, tmp_path / "model.onnx")

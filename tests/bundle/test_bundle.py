@@ -31,6 +31,7 @@ from trivet.bundle.schema import (
 )
 from trivet.bundle.weights import load_rag_model
 from trivet.errors import BundleError
+from trivet.model.architecture import Architecture
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk
 
@@ -281,7 +282,7 @@ def test_the_card_shows_the_description(info: BundleInfo) -> None:
 # Weights --------------------------------------------------------------------------------------
 
 
-def load_again(folder: Path, info: BundleInfo, state: Any, config: dict[str, Any]) -> None:
+def load_again(folder: Path, info: BundleInfo, state: Any, config: Architecture) -> None:
     write_bundle(folder, info, "{}", weights=state, architecture=config)
     load_rag_model(read_bundle(folder))
 
@@ -319,8 +320,8 @@ def test_weights_that_do_not_fit_are_named(
 def test_an_encoder_brings_no_code(
     tmp_path: Path, info: BundleInfo, model: RagModel, key: str
 ) -> None:
-    config = model.architecture()
-    config["encoder"][key] = "somewhere/else"
+    held = model.architecture()
+    config = dataclasses.replace(held, encoder={**held.encoder, key: "somewhere/else"})
     with pytest.raises(BundleError, match=rf"encoder\.{key} is refused"):
         load_again(tmp_path, info, model.state_dict(), config)
 

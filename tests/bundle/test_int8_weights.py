@@ -58,7 +58,7 @@ def test_weights_round_to_the_same_integers(served: tuple[RagModel, Path]) -> No
     before, after = model.state_dict(), again.state_dict()
     assert after.keys() == before.keys()
     matches = any("matches" in name for name in before)
-    assert again.architecture()["matches"] == matches
+    assert again.architecture().matches == matches
     assert again.prefix_attention == matches
     rounded = 0
     for name, weight in after.items():

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trivet.model import aggregate
-from trivet.model.aggregate import NO_LAYER, Array, Outputs, SentenceLayer
-from trivet.model.architecture import Reduction
+from trivet.model.aggregate import Array, Outputs
+from trivet.model.architecture import NO_LAYER, Reduction, SentenceLayer
 
 Make = Callable[[Any], Array]
 

@@ -13,12 +13,12 @@ import transformers
 from torch import Tensor
 
 from tests.model.windows import three
+from tests.models import initial_model
 from trivet.model.inference.layer import Form
 from trivet.model.inference.modernbert import InferenceModernBert
 from trivet.model.inference.mpnet import InferenceMpnet
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk
-from trivet.training.initialization import initial_model
 
 # Around the edges of MPNet's buckets: 8, where they begin to widen, and 128, where they end; and
 # around the reach of ModernBERT's local attention.
@@ -75,7 +75,7 @@ def test_a_checkpoint_is_loaded_and_its_responses_are_marked(
     torch.testing.assert_close(found[mask > 0], expected[mask > 0])
 
     torch.manual_seed(0)
-    model, _ = initial_model(str(tmp_path), "plain", "weakest_sentence", exact_match=True)
+    model, _ = initial_model(str(tmp_path), "plain", "weakest_sentence", exact_match_embedding=True)
     again = RagModel.from_architecture(model.eval().architecture()).eval()
     again.load_state_dict(model.state_dict())
     logits, other = model.read(ids, mask, segments), again.read(ids, mask, segments)

@@ -9,12 +9,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.models import initial_model
 from trivet.backends.profiles import Sizes, make_windows
 from trivet.model.architecture import TrunkKind
 from trivet.model.exact_match_embedding import match_kinds
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel, as_tensors
-from trivet.training.initialization import initial_model
 
 
 @pytest.mark.parametrize("trunk", ["shared", "separate", "partial"])
@@ -26,7 +26,12 @@ def test_matches_reach_the_heads_and_the_module_that_is_exported(
     checkpoint: Path = request.getfixturevalue(f"{kind}_checkpoint")
     torch.manual_seed(0)
     model, _ = initial_model(
-        str(checkpoint), "plain", "weakest_sentence", trunk=trunk, shared_layers=1, exact_match=True
+        str(checkpoint),
+        "plain",
+        "weakest_sentence",
+        trunk=trunk,
+        shared_layers=1,
+        exact_match_embedding=True,
     )
     model.eval()
     again = RagModel.from_architecture(model.architecture()).eval()

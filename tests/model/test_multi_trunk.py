@@ -13,7 +13,7 @@ from torch import nn
 
 from tests.conftest import RELATIVE, TINY
 from tests.model.windows import three
-from trivet.model.architecture import TrunkKind
+from trivet.model.architecture import Architecture, TrunkKind
 from trivet.model.multi_trunk import AnyTrunk, PartialTrunk, make_trunk
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Hidden, Trunk
@@ -94,13 +94,16 @@ def test_what_is_shared_is_run_once(make: Make, kind: TrunkKind) -> None:
 
 @torch.inference_mode()
 def test_the_architecture_builds_the_same_kind(make: Make, kind: TrunkKind) -> None:
-    model = RagModel(make(kind), "weakest_token", 0.2, True, "example").eval()
+    described = Architecture(
+        faithfulness="weakest_token", dropout=0.2, pooled_support=True, granularity="example"
+    )
+    model = RagModel(make(kind), described).eval()
     with torch.no_grad():
         for number, parameter in enumerate(model.parameters()):
             parameter.add_(0.01 * (number % 7))
-    architecture = json.loads(json.dumps(model.architecture()))
-    assert architecture["trunk"] == kind
-    assert architecture["shared_layers"] == (1 if kind == "partial" else None)
+    architecture = Architecture.from_json(json.loads(json.dumps(model.architecture().to_json())))
+    assert architecture.trunk == kind
+    assert architecture.shared_layers == (1 if kind == "partial" else None)
     again = RagModel.from_architecture(architecture).eval()
     again.load_state_dict(model.state_dict(), strict=True)
     assert again.architecture() == architecture

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.models import initial_model
 from trivet.errors import ConfigError
 from trivet.heads.cross_attention_head import CrossAttentionHead
 from trivet.model.inference.layer import Form
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk
-from trivet.training.initialization import initial_model
 
 KINDS = ("bert_checkpoint", "nli_checkpoint", "tiny_mpnet", "tiny_modernbert")  # nli: DeBERTa
 FORMS: tuple[Form, ...] = ("portable", "fused")
@@ -83,7 +83,7 @@ def test_a_bundles_utilization_starts_from_its_old_head(bert_checkpoint: Path) -
     old = model.get_parameter("heads.utilization.classifier.weight").detach().clone()
     model.use_prefix_attention()
     head = model.heads["utilization"]
-    assert isinstance(head, CrossAttentionHead) and model.architecture()["prefix_attention"]
+    assert isinstance(head, CrossAttentionHead) and model.architecture().prefix_attention
     torch.testing.assert_close(head.classifier.weight[:, : old.shape[1]], old)
     assert not head.classifier.weight[:, old.shape[1] :].any()
 

@@ -19,7 +19,7 @@ from trivet.evaluation.evaluation_job import InferenceJob, WorkerPool
 from trivet.evaluation.packing import BatchLimits
 from trivet.labelled.datamodule import collate_items, prepare
 from trivet.model.aggregate import Outputs
-from trivet.model.architecture import EVIDENCE_STATES, Granularity
+from trivet.model.architecture import EVIDENCE_STATES, Architecture, Granularity
 from trivet.model.rag_model import RagModel, as_tensors, question_similarity
 from trivet.model.trunk import Trunk
 from trivet.records import LabelledExample, Labels, RagExample
@@ -29,7 +29,7 @@ from trivet.records import LabelledExample, Labels, RagExample
 def model(tiny_encoder: transformers.PreTrainedModel) -> RagModel:
     torch.manual_seed(0)
     pooled = tiny_encoder.config.model_type == "deberta-v2"
-    return RagModel(Trunk(tiny_encoder), pooled_support=pooled).eval()
+    return RagModel(Trunk(tiny_encoder), Architecture(pooled_support=pooled)).eval()
 
 
 @pytest.fixture
@@ -125,7 +125,9 @@ def test_a_heads_logit_gains_its_weight_times_the_overlap(
         expected = weight * torch.from_numpy(overlap)[real]
         torch.testing.assert_close(gained, expected, atol=1e-4, rtol=0)
         assert (after[~real] == 0).all()
-    again = RagModel.from_architecture(json.loads(json.dumps(model.architecture())))
+    again = RagModel.from_architecture(
+        Architecture.from_json(json.loads(json.dumps(model.architecture().to_json())))
+    )
     assert again.lexical_overlap == model.lexical_overlap
 
 

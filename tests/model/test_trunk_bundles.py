@@ -11,13 +11,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.models import initial_model
 from trivet.bundle.bundle import add_files, read_bundle, write_bundle
 from trivet.bundle.schema import BundleInfo
 from trivet.bundle.weights import load_rag_model
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import BundleError, ConfigError
 from trivet.model.architecture import TrunkKind
-from trivet.training.initialization import initial_model
 
 
 @pytest.fixture

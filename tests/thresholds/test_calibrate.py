@@ -14,6 +14,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from tests.models import initial_model
 from trivet.__main__ import app
 from trivet.bundle.bundle import add_files, read_bundle, write_bundle
 from trivet.bundle.schema import BundleInfo, GraphInfo
@@ -34,7 +35,6 @@ from trivet.thresholds.choices import Choices
 from trivet.thresholds.fit import IDENTITY, probabilities
 from trivet.thresholds.head_logits import read_heads
 from trivet.thresholds.joining import HeadLogits
-from trivet.training.initialization import initial_model
 
 CONTEXT_HEADS: tuple[HeadName, ...] = ("relevance", "utilization")
 PASSAGES = (

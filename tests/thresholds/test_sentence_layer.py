@@ -11,7 +11,7 @@ from scipy import optimize
 
 from tests.thresholds.test_fit import head
 from trivet.data.sentence_features import FEATURES
-from trivet.model.aggregate import SentenceLayer
+from trivet.model.architecture import SentenceLayer
 from trivet.thresholds import fit as sentence_layer
 from trivet.thresholds.fit import LinearMap
 

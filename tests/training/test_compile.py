@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.models import initial_model
 from tests.training.conftest import ConfigOf
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.weights import load_rag_model
 from trivet.model.trunk import checkpoint_layers, compile_layers
 from trivet.train import train
-from trivet.training.initialization import initial_model
 
 pytestmark = [
     pytest.mark.slow,

@@ -15,12 +15,12 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from tests.conftest import RELATIVE, TINY, WORDS
+from tests.models import initial_model
 from trivet.bundle.bundle import add_files
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import ConfigError
 from trivet.heads.cross_attention_head import CrossAttentionHead
 from trivet.heads.token_head import TokenHead
-from trivet.training.initialization import initial_model
 
 TEXTS = ["The old mill was built in 1817.", "Who had a lamp? [SEP] x", "", "Où est le pont 🌉 ?"]
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.models import initial_model
 from trivet.configs.schema import LossConfig, OptimConfig
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import WindowSettings
@@ -20,7 +21,6 @@ from trivet.labelled.datamodule import Batch, RagData, collate_items, prepare
 from trivet.model.multi_trunk import SeparateTrunk
 from trivet.model.rag_model import RagModel
 from trivet.records import LabelledExample, Labels, RagExample
-from trivet.training.initialization import initial_model
 from trivet.training.lightning_module import RagTraining
 
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.models import initial_model
 from trivet.data.collating import collate
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import WindowSettings, lay_out
 from trivet.model.rag_model import RagModel, as_tensors
 from trivet.records import RagExample
 from trivet.training import memory
-from trivet.training.initialization import initial_model
 from trivet.training.memory import read_in_slices
 
 
@@ -84,7 +84,9 @@ def test_no_call_reads_more_windows_than_asked_and_a_slice_is_read_twice_at_most
 def test_what_is_dropped_is_dropped_again_when_a_slice_is_read_again(
     bert_checkpoint: Path, windows: tuple[Tensor, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, _ = initial_model(str(bert_checkpoint), "plain", "weakest_sentence", 0.3, 0.3)
+    model, _ = initial_model(
+        str(bert_checkpoint), "plain", "weakest_sentence", head_dropout=0.3, attention_dropout=0.3
+    )
     model.train()
     torch.manual_seed(1)
     twice = gradients(model, windows, most=4)

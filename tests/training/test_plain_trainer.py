@@ -10,12 +10,12 @@ import lightning
 import pytest
 import torch
 
+from tests.models import initial_model
 from trivet.configs.schema import LossConfig, OptimConfig
 from trivet.data.windows import WindowSettings
 from trivet.labelled.datamodule import Item, RagData, prepare
 from trivet.labelled.sources import load_source
 from trivet.model.aggregate import Outputs
-from trivet.training.initialization import initial_model
 from trivet.training.lightning_module import RagTraining
 
 

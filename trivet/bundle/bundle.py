@@ -2,7 +2,7 @@
 
 - ``bundle.json``: description of the model (``bundle.schema.BundleInfo``)
 - ``tokenizer.json``: tokenizer
-- ``model.safetensors``: weights, with ``encoder.json``, the rest of ``RagModel.architecture()``
+- ``model.safetensors``: weights, with ``encoder.json``, the rest of the architecture
 - ``model.onnx``, ``model.int8.onnx``: exported graphs; ``model.onnx.weights``: weights over 2 GB
 - ``model.openvino.xml``, ``model.openvino.weights``: model for OpenVINO
 - ``self_test.json``: small inputs, and the answers that each file must give to them
@@ -23,7 +23,7 @@ import shutil
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -41,7 +41,7 @@ from trivet.bundle.model_card import render_card
 from trivet.bundle.past_fields import without_past_fields
 from trivet.bundle.schema import SCHEMA_VERSION, BundleInfo
 from trivet.errors import BundleError, fault_words
-from trivet.model.architecture import ENCODER_KEYS
+from trivet.model.architecture import IN_ENCODER_JSON, Architecture
 
 if TYPE_CHECKING:
     import torch
@@ -154,7 +154,7 @@ def write_bundle(
     tokenizer_json: str,
     *,
     weights: Mapping[str, torch.Tensor] | None = None,
-    architecture: Mapping[str, Any] | None = None,
+    architecture: Architecture | None = None,
     extra: Mapping[str, bytes | Path] | None = None,
 ) -> None:
     """Write a bundle in place of an older one, of which nothing remains.
@@ -167,7 +167,7 @@ def write_bundle(
         info: Contents of ``bundle.json``.
         tokenizer_json: The tokenizer, as serialized by ``tokenizers``.
         weights: The model's state by parameter name, stored as safetensors.
-        architecture: ``RagModel.architecture()``; required with ``weights``.
+        architecture: The model's, required with ``weights``.
         extra: Further files by name, as bytes or as paths to copy from.
 
     Raises:
@@ -181,7 +181,7 @@ def write_bundle(
         # Copies, because safetensors refuses tensors that share memory, such as tied weights.
         state = {name: each.detach().cpu().clone().contiguous() for name, each in weights.items()}
         files[WEIGHTS_NAME] = save(state)
-        own = {key: architecture[key] for key in ENCODER_KEYS}
+        own = {name: getattr(architecture, name) for name in IN_ENCODER_JSON}
         files[ENCODER_NAME] = (json.dumps(own, indent=2) + "\n").encode()
     files.update(extra or {})
     check_folder(folder)

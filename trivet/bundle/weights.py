@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from torch import Tensor
 from trivet.bundle.bundle import ENCODER_NAME, INT8_NAME, WEIGHTS_NAME, Bundle
 from trivet.bundle.schema import BundleInfo
 from trivet.errors import BundleError, ConfigError
-from trivet.model.architecture import CONTEXT_HEADS, ENCODER_KEYS
+from trivet.model.architecture import CONTEXT_HEADS, IN_ENCODER_JSON, Architecture
 from trivet.model.rag_model import RagModel
 
 # Keys that make the library fetch and run code or kernels that no manifest covers.
@@ -61,8 +62,8 @@ def load_rag_model(bundle: Bundle, changed: Mapping[str, Any] | None = None) -> 
         path = bundle.path(INT8_NAME)
         architecture, found = read_int8_weights(bundle)
     changed = dict(changed or {})
-    architecture["encoder"] |= changed.pop("encoder", {})
-    architecture |= changed
+    encoder = {**architecture.encoder, **changed.pop("encoder", {})}
+    architecture = replace(architecture, encoder=encoder, **changed)
     try:
         model = RagModel.from_architecture(architecture)
     except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
@@ -82,7 +83,7 @@ def _has_weights(bundle: Bundle) -> bool:
     return bundle.has(WEIGHTS_NAME) or not bundle.has(INT8_NAME)
 
 
-def _read_architecture(bundle: Bundle) -> dict[str, Any]:
+def _read_architecture(bundle: Bundle) -> Architecture:
     """Read ``encoder.json``, and from ``bundle.json`` what it leaves to that."""
     path = bundle.path(ENCODER_NAME)
     try:
@@ -91,8 +92,8 @@ def _read_architecture(bundle: Bundle) -> dict[str, Any]:
         raise BundleError(f"{path}: not JSON: {error}") from error
     if isinstance(own, dict) and own.get("digits") == []:
         del own["digits"]  # written by earlier versions
-    if not isinstance(own, dict) or own.keys() != set(ENCODER_KEYS):
-        raise BundleError(f"{path}: must hold {', '.join(ENCODER_KEYS)}, and nothing else")
+    if not isinstance(own, dict) or own.keys() != set(IN_ENCODER_JSON):
+        raise BundleError(f"{path}: must hold {', '.join(IN_ENCODER_JSON)}, and nothing else")
     encoder = own["encoder"]
     if not isinstance(encoder, dict):
         raise BundleError(f"{path}: encoder must be the encoder's configuration")
@@ -109,27 +110,28 @@ def _read_architecture(bundle: Bundle) -> dict[str, Any]:
                 f"{path}: encoder.{name} is {encoder.get(name)!r}, but bundle.json says {said!r}; "
                 "the two files belong to different models"
             )
-    return own | _described(bundle.info)
+    return _architecture(bundle.info, own)
 
 
-def _described(info: BundleInfo) -> dict[str, Any]:
-    """Return what ``bundle.json`` says of the architecture, besides the encoder."""
+def _architecture(info: BundleInfo, own: dict[str, Any]) -> Architecture:
+    """Return the architecture of ``bundle.json`` and, of the encoder, ``encoder.json``."""
     fitted = info.calibration
-    overlaps = {
+    overlaps: dict[str, float] = {
         name: fitted.heads[name].lexical_overlap if name in fitted.heads else 0.0
         for name in CONTEXT_HEADS
     }
-    return {
-        "faithfulness": info.faithfulness,
-        "heads": list(info.heads),
-        "trunk": info.trunk,
-        "shared_layers": info.shared_layers,
-        "granularity": info.granularity,
-        "prefix_attention": info.prefix_attention,
-        "lexical_overlap": overlaps,
-        "similarity": fitted.heads["relevance"].similarity if "relevance" in fitted.heads else 0.0,
-        "sentence_layer": fitted.sentence_layer()._asdict(),
-    }
+    return Architecture(
+        **own,
+        heads=info.heads,
+        faithfulness=info.faithfulness,
+        trunk=info.trunk,
+        shared_layers=info.shared_layers,
+        granularity=info.granularity,
+        prefix_attention=info.prefix_attention,
+        lexical_overlap=overlaps,
+        similarity=fitted.heads["relevance"].similarity if "relevance" in fitted.heads else 0.0,
+        sentence_layer=fitted.sentence_layer(),
+    )
 
 
 def _check_state(
@@ -160,7 +162,7 @@ def _check_state(
             raise BundleError(f"{file}: {name} is not finite; the training that wrote it diverged")
 
 
-def read_int8_weights(bundle: Bundle) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read_int8_weights(bundle: Bundle) -> tuple[Architecture, dict[str, Tensor]]:
     """Return the architecture and the parameters of a ``RagModel`` from the bundle's int8 graph.
 
     Raises:
@@ -172,7 +174,8 @@ def read_int8_weights(bundle: Bundle) -> tuple[dict[str, Any], dict[str, Tensor]
     try:
         if bundle.info.encoder.model_type != "bert":
             raise KeyError(f"encoder.model_type is {bundle.info.encoder.model_type}, not bert")
-        return _architecture(bundle, graph, stored), _state(graph, stored)
+        own = _of_graph(bundle.info, graph, stored)
+        return _architecture(bundle.info, own), _state(graph, stored)
     except (KeyError, ValueError) as error:
         raise BundleError(
             f"{path}: its weights cannot be read back ({error}); train or export from the bundle "
@@ -180,10 +183,10 @@ def read_int8_weights(bundle: Bundle) -> tuple[dict[str, Any], dict[str, Tensor]
         ) from error
 
 
-def _architecture(
-    bundle: Bundle, graph: onnx.GraphProto, stored: dict[str, npt.NDArray[Any]]
+def _of_graph(
+    info: BundleInfo, graph: onnx.GraphProto, stored: dict[str, npt.NDArray[Any]]
 ) -> dict[str, Any]:
-    info = bundle.info
+    """Return what ``encoder.json`` would say."""
     attributes = {node.op_type: {each.name: each for each in node.attribute} for node in graph.node}
     return {
         "encoder": {
@@ -203,7 +206,6 @@ def _architecture(
         "support_norm": None,
         "support_classes": len(stored.get("heads.support.classifier.bias", range(3))),
         "matches": f"{_SCOPE}.matches.kinds.weight" in stored,
-        **_described(info),
     }
 
 

@@ -20,16 +20,14 @@ from trivet.data.tokenization import FloatArray, IntArray
 from trivet.data.windows import Layout, Windows
 from trivet.errors import BackendError
 from trivet.model.aggregate import (
-    NO_LAYER,
     Outputs,
-    SentenceLayer,
     evidence_logits,
     heads_of,
     join,
     join_evidence_probs,
     response_support,
 )
-from trivet.model.architecture import DEFAULT_HEADS, HeadName, Reduction
+from trivet.model.architecture import DEFAULT_HEADS, NO_LAYER, HeadName, Reduction, SentenceLayer
 
 _BLOCK = 512  # response tokens that are joined at once; their sentence pool takes 1 MB at most
 _ROUNDING = 1e-3  # by how much a probability may leave [0, 1]; further, the backend is broken

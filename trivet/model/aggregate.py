@@ -15,7 +15,14 @@ from typing import Any, NamedTuple
 import array_api_compat
 import numpy as np
 
-from trivet.model.architecture import EVIDENCE_STATES, HEAD_NAMES, HeadName, Reduction
+from trivet.model.architecture import (
+    EVIDENCE_STATES,
+    HEAD_NAMES,
+    NO_LAYER,
+    HeadName,
+    Reduction,
+    SentenceLayer,
+)
 
 Array = Any  # numpy.ndarray or torch.Tensor
 _SMALL = 1e-9
@@ -162,21 +169,6 @@ def logits_of(probs: Array) -> Array:
     xp = _namespace(probs)
     inner = xp.clip(probs, _FINEST, 1 - _FINEST)
     return xp.log(inner) - xp.log1p(-inner)
-
-
-class SentenceLayer(NamedTuple):
-    """A linear layer over the logit of a sentence's mean support and its counted features.
-
-    ``trivet calibrate`` fits it on labelled sentences; without that it changes nothing.
-    """
-
-    scale: float = 1.0  # factor of the logit, > 0
-    shift: float = 0.0
-    weights: tuple[float, ...] = ()  # of ``data.sentence_features``; empty: all 0
-
-
-NO_LAYER = SentenceLayer()
-"""The layer that changes nothing."""
 
 
 def weigh_sentences(support: Array, features: Array, layer: SentenceLayer) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Self, cast
 
 import torch
@@ -12,9 +12,7 @@ from trivet.heads.cross_attention_head import CrossAttentionHead
 from trivet.heads.support import entailment_logit
 from trivet.heads.token_head import TokenHead
 from trivet.model.aggregate import (
-    NO_LAYER,
     Outputs,
-    SentenceLayer,
     evidence_logits,
     gather_tokens,
     join,
@@ -27,6 +25,7 @@ from trivet.model.architecture import (
     DEFAULT_HEADS,
     EVIDENCE_STATES,
     HEAD_NAMES,
+    Architecture,
     Granularity,
     HeadName,
     Reduction,
@@ -41,6 +40,7 @@ HEADS: dict[HeadName, int] = {
     "evidence": EVIDENCE_STATES,
 }
 
+_PLAIN = Architecture()
 _NOWHERE = -1e4  # logit of the support of a token that is in no window
 _EVIDENCE_WEIGHT, _EVIDENCE_PRIOR = 0.2, 3.0  # factor on random weights, and minus the first logit
 
@@ -56,70 +56,44 @@ class RagModel(nn.Module):
 
     Args:
         trunk: Encoder or encoders.
-        faithfulness: Part of a response that decides.
-        dropout: Dropout before each head's classifier.
-        pooled_support: Whether the support head has the dense layer of an NLI checkpoint's head.
-        granularity: ``token``: logits for each position. ``example``: the logits of the first
-            position hold for the whole window; evidence has states for each position all the same.
-        lexical_overlap: Weights of lexical overlap in the logits of the context heads; 0 by
-            default. Fitted in calibration, since the encoder knows the rows that it is trained on.
-        similarity: Weight of the similarity of question and context sentence, by the states of the
-            evidence head, in the logits of the relevance head; fitted likewise.
-        sentence_layer: Layer over each response sentence's support and features, fitted likewise.
-        heads: Heads, those of the trunk; by default all but evidence. The outputs that need
-            another are None.
-        support_classes: 3, or 2 for supported and unsupported.
-        support_norm: Epsilon of the layer norm in the support head, if it has one.
+        described: Heads and joining; what it says of the trunk is not read.
     """
 
-    def __init__(
-        self,
-        trunk: AnyTrunk,
-        faithfulness: Reduction = "weakest_sentence",
-        dropout: float = 0.0,
-        pooled_support: bool = False,
-        granularity: Granularity = "token",
-        lexical_overlap: Mapping[str, float] | None = None,
-        similarity: float = 0.0,
-        sentence_layer: SentenceLayer = NO_LAYER,
-        heads: Collection[str] = DEFAULT_HEADS,
-        support_classes: int = HEADS["support"],
-        support_norm: float | None = None,
-    ) -> None:
+    def __init__(self, trunk: AnyTrunk, described: Architecture = _PLAIN) -> None:
         super().__init__()
         self.trunk = trunk
-        self.support_classes = support_classes
-        self.support_norm = support_norm
-        self.faithfulness: Reduction = faithfulness
-        self.dropout = dropout
-        self.pooled_support = pooled_support
-        self.granularity: Granularity = granularity
-        self.lexical_overlap = dict.fromkeys(CONTEXT_HEADS, 0.0) | dict(lexical_overlap or {})
-        self.similarity = similarity
-        self.sentence_layer = sentence_layer
+        self.support_classes = described.support_classes
+        self.support_norm = described.support_norm
+        self.faithfulness: Reduction = described.faithfulness
+        self.dropout = described.dropout
+        self.pooled_support = described.pooled_support
+        self.granularity: Granularity = described.granularity
+        self.lexical_overlap = dict.fromkeys(CONTEXT_HEADS, 0.0) | dict(described.lexical_overlap)
+        self.similarity = described.similarity
+        self.sentence_layer = described.sentence_layer
         self.heads = nn.ModuleDict()
-        for name in (each for each in HEAD_NAMES if each in heads):
+        for name in (each for each in HEAD_NAMES if each in described.heads):
             self.add_head(name)
 
-    def architecture(self) -> dict[str, Any]:
-        """Return the argument of ``from_architecture``, as JSON types."""
-        return {
-            "encoder": describe_encoder(self.trunk.config),
-            "heads": list(self.heads),
-            "faithfulness": self.faithfulness,
-            "dropout": self.dropout,
-            "pooled_support": self.pooled_support,
-            "support_classes": self.support_classes,
-            "support_norm": self.support_norm,
-            "trunk": self.trunk.kind,
-            "shared_layers": self.trunk.shared_layers,
-            "granularity": self.granularity,
-            "prefix_attention": self.prefix_attention,
-            "matches": any(part.matches is not None for part in self._encoders()),
-            "lexical_overlap": dict(self.lexical_overlap),
-            "similarity": self.similarity,
-            "sentence_layer": self.sentence_layer._asdict(),
-        }
+    def architecture(self) -> Architecture:
+        """Return the argument of ``from_architecture``."""
+        return Architecture(
+            encoder=describe_encoder(self.trunk.config),
+            heads=cast(tuple[HeadName, ...], tuple(self.heads)),
+            faithfulness=self.faithfulness,
+            dropout=self.dropout,
+            pooled_support=self.pooled_support,
+            support_classes=self.support_classes,
+            support_norm=self.support_norm,
+            trunk=self.trunk.kind,
+            shared_layers=self.trunk.shared_layers,
+            granularity=self.granularity,
+            prefix_attention=self.prefix_attention,
+            matches=any(part.matches is not None for part in self._encoders()),
+            lexical_overlap=dict(self.lexical_overlap),
+            similarity=self.similarity,
+            sentence_layer=self.sentence_layer,
+        )
 
     def add_exact_match(self) -> None:
         """Add the exact-match embedding to every encoder without one."""
@@ -174,21 +148,15 @@ class RagModel(nn.Module):
         return [part for part in self.trunk.modules() if isinstance(part, Trunk)]
 
     @classmethod
-    def from_architecture(cls, architecture: dict[str, Any]) -> Self:
-        """Build the model with random weights from the result of ``architecture()``.
-
-        Digits and all that is fitted in calibration may be left out.
-        """
-        parts = dict(architecture)
-        encoder = Trunk.from_encoder_config(parts.pop("encoder"))
-        if parts.pop("matches"):
+    def from_architecture(cls, described: Architecture) -> Self:
+        """Build the model with random weights."""
+        encoder = Trunk.from_encoder_config(dict(described.encoder))
+        if described.matches:
             encoder.add_exact_match()
-        if parts.pop("prefix_attention"):
+        if described.prefix_attention:
             encoder.use_prefix_attention()
-        kind, shared_layers = parts.pop("trunk"), parts.pop("shared_layers")
-        layer = SentenceLayer(**parts.pop("sentence_layer", {}))
-        trunk = make_trunk(encoder, kind, shared_layers, parts["heads"])
-        return cls(trunk, sentence_layer=layer, **parts)
+        trunk = make_trunk(encoder, described.trunk, described.shared_layers, described.heads)
+        return cls(trunk, described)
 
     def read(
         self,

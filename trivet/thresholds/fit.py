@@ -37,8 +37,8 @@ from trivet.data.sentence_features import FEATURES
 from trivet.errors import DataError
 from trivet.measures.best_threshold import DEFAULT_THRESHOLD, best_threshold
 from trivet.measures.curves import BoolArray, FloatArray
-from trivet.model.aggregate import NO_LAYER, SentenceLayer, logits_of
-from trivet.model.architecture import Reduction
+from trivet.model.aggregate import logits_of
+from trivet.model.architecture import NO_LAYER, Reduction, SentenceLayer
 from trivet.thresholds.choices import WEIGHED, Level, Weighed, Weighing
 from trivet.thresholds.joining import HeadLogits, Probabilities, join_logits, sigmoid
 

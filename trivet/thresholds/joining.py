@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trivet.measures.curves import BoolArray, FloatArray, IntArray
-from trivet.model.aggregate import NO_LAYER, SentenceLayer, join_evidence, weigh_sentences
-from trivet.model.architecture import Reduction
+from trivet.model.aggregate import join_evidence, weigh_sentences
+from trivet.model.architecture import NO_LAYER, Reduction, SentenceLayer
 
 if TYPE_CHECKING:  # loaded late: thresholds alone need no torch
     from torch import Tensor

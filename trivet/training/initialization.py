@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Collection, Sequence
-from typing import Any, Literal, cast
+from collections.abc import Collection
+from typing import Any, cast
 
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
@@ -18,14 +18,7 @@ from trivet.data.window_layout import WindowLayout
 from trivet.errors import ConfigError, install_line
 from trivet.heads.support import copy_nli_head
 from trivet.heads.token_head import TokenHead
-from trivet.model.architecture import (
-    DEFAULT_HEADS,
-    HEAD_NAMES,
-    Granularity,
-    HeadName,
-    Reduction,
-    TrunkKind,
-)
+from trivet.model.architecture import HEAD_NAMES, NO_LAYER, Architecture, HeadName
 from trivet.model.multi_trunk import make_trunk
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk, dropout_settings
@@ -35,94 +28,93 @@ _LEAST_SHARE = 0.9  # of the encoder's ids that its tokenizer has; some are padd
 
 
 def initial_model(
-    name: str,
-    init: Literal["plain", "nli", "bundle"],
-    faithfulness: Reduction,
-    head_dropout: float = 0.0,
-    attention_dropout: float | None = None,
-    trunk: TrunkKind = "shared",
-    shared_layers: int | None = None,
-    granularity: Granularity = "token",
-    exact_match: bool = False,
-    hidden_dropout: float | None = None,
-    heads: Sequence[HeadName] = DEFAULT_HEADS,
-    keeps_verdicts: bool = False,
-    prefix_attention: bool | None = None,
+    config: TrainConfig, keeps_verdicts: bool = False
 ) -> tuple[RagModel, SegmentTokenizer]:
     """Build the initial model and its tokenizer.
 
-    The arguments are the settings of ``EncoderConfig``. A bundle's shared trunk is copied for any
-    other kind, and a bundle keeps its exact-match embedding, and with ``keeps_verdicts`` its
-    calibration, its reduction and its tokenizer. It gets an evidence head if it has none, and any
-    but support, beside its own, if it has none of ``heads``.
+    A bundle's shared trunk is copied for any other kind, and a bundle keeps its exact-match
+    embedding, and with ``keeps_verdicts`` its calibration, its reduction and its tokenizer. It gets
+    an evidence head if it has none, and any but support, beside its own, if it has none of those
+    asked for.
 
     Raises:
         ConfigError: The checkpoint cannot be read or has no NLI head, or does not allow the trunk
             or the attention.
         BundleError: The bundle is refused.
     """
-    if init == "bundle":
-        bundle = read_bundle(name)
-        _check_trunk(bundle.info, name, trunk, shared_layers)
-        changed: dict[str, Any] = {
-            "faithfulness": bundle.info.faithfulness if keeps_verdicts else faithfulness,
-            "granularity": granularity,
-            "dropout": head_dropout,
-            "encoder": dropout_settings(
-                bundle.info.encoder.model_type, attention_dropout, hidden_dropout
-            ),
-        }
-        if not keeps_verdicts:  # fitted for the old weights, as the overlap's weights
-            changed |= {"lexical_overlap": {}, "sentence_layer": {}}
-            changed["similarity"] = 0.0
-        own = bundle.info.heads
-        missing = [each for each in heads if each not in own]
-        adds = missing == ["evidence"] or (missing == list(heads) and "support" not in missing)
-        if missing and (not adds or bundle.info.trunk != "shared"):
-            raise ConfigError(
-                f"heads: {name} has no {' and no '.join(missing)} head (it has "
-                f"{', '.join(bundle.info.heads)}); leave it out, or start from another bundle"
-            )
-        model = load_rag_model(bundle, changed)
-        if model.prefix_attention != _prefix_attention(
-            prefix_attention, granularity, model.prefix_attention, keeps_verdicts
-        ):
-            model.use_prefix_attention()
-        heads = [*kept_heads(own, heads), *heads]
-        model.keep_heads(heads)
-        for each in missing:
-            model.add_head(each)
-        if isinstance(model.trunk, Trunk):
-            model.trunk = make_trunk(model.trunk, trunk, shared_layers, heads)
-        tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
-        if not keeps_verdicts:
-            tokenizer.unify_forms()
-        if exact_match:
-            model.add_exact_match()
-        return model, tokenizer
-    encoder = Trunk.from_pretrained(name, attention_dropout, hidden_dropout)
-    if _prefix_attention(prefix_attention, granularity):
-        encoder.use_prefix_attention()
+    if config.encoder.init == "bundle":
+        model, tokenizer = _from_bundle(config, keeps_verdicts)
+    else:
+        model, tokenizer = _from_encoder(config)
+    if not keeps_verdicts:
+        tokenizer.unify_forms()
+    if config.encoder.exact_match_embedding:
+        model.add_exact_match()
+    return model, tokenizer
+
+
+def _from_bundle(config: TrainConfig, keeps_verdicts: bool) -> tuple[RagModel, SegmentTokenizer]:
+    encoder, asked = config.encoder, _asked_heads(config)
+    bundle = read_bundle(encoder.name)
+    info, own = bundle.info, bundle.info.heads
+    _check_trunk(info, encoder.name, encoder.trunk, encoder.shared_layers)
+    changed: dict[str, Any] = {
+        "faithfulness": info.faithfulness if keeps_verdicts else config.faithfulness,
+        "granularity": config.granularity,
+        "dropout": encoder.head_dropout,
+        "encoder": dropout_settings(
+            info.encoder.model_type, encoder.attention_dropout, encoder.hidden_dropout
+        ),
+    }
+    if not keeps_verdicts:  # fitted for the old weights, as the overlap's weights
+        changed |= {"lexical_overlap": {}, "similarity": 0.0, "sentence_layer": NO_LAYER}
+    missing = [name for name in asked if name not in own]
+    adds = missing == ["evidence"] or (missing == asked and "support" not in missing)
+    if missing and (not adds or info.trunk != "shared"):
+        raise ConfigError(
+            f"heads: {encoder.name} has no {' and no '.join(missing)} head (it has "
+            f"{', '.join(own)}); leave it out, or start from another bundle"
+        )
+    model = load_rag_model(bundle, changed)
+    if model.prefix_attention != _prefix_attention(config, model.prefix_attention, keeps_verdicts):
+        model.use_prefix_attention()
+    heads = [*kept_heads(own, asked), *asked]
+    model.keep_heads(heads)
+    for name in missing:
+        model.add_head(name)
+    if isinstance(model.trunk, Trunk):
+        model.trunk = make_trunk(model.trunk, encoder.trunk, encoder.shared_layers, heads)
+    return model, SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
+
+
+def _from_encoder(config: TrainConfig) -> tuple[RagModel, SegmentTokenizer]:
+    encoder, heads = config.encoder, _asked_heads(config)
+    trunk = Trunk.from_pretrained(encoder.name, encoder.attention_dropout, encoder.hidden_dropout)
+    if _prefix_attention(config):
+        trunk.use_prefix_attention()
+    nli = encoder.init == "nli"
     model = RagModel(
-        make_trunk(encoder, trunk, shared_layers, heads),
-        faithfulness=faithfulness,
-        dropout=head_dropout,
-        pooled_support=init == "nli",
-        granularity=granularity,
-        heads=heads,
+        make_trunk(trunk, encoder.trunk, encoder.shared_layers, heads),
+        Architecture(
+            heads=tuple(heads),
+            faithfulness=config.faithfulness,
+            dropout=encoder.head_dropout,
+            pooled_support=nli,
+            granularity=config.granularity,
+        ),
     )
-    if init == "nli" and "support" not in heads:
+    if nli and "support" not in heads:
         raise ConfigError(
             f"encoder.init: nli initialises the support head, which heads ({', '.join(heads)}) "
             "leaves out; set encoder.init to plain"
         )
-    if init == "nli":
-        copy_nli_head(cast(TokenHead, model.heads["support"]), *_read_nli_head(name))
-    tokenizer = read_tokenizer(name, int(model.trunk.config.vocab_size))
-    tokenizer.unify_forms()
-    if exact_match:
-        model.add_exact_match()
-    return model, tokenizer
+    if nli:
+        copy_nli_head(cast(TokenHead, model.heads["support"]), *_read_nli_head(encoder.name))
+    return model, read_tokenizer(encoder.name, int(model.trunk.config.vocab_size))
+
+
+def _asked_heads(config: TrainConfig) -> list[HeadName]:
+    return [name for name in HEAD_NAMES if name in config.heads]
 
 
 def kept_heads(own: Collection[HeadName], asked: Collection[HeadName]) -> list[HeadName]:
@@ -140,24 +132,24 @@ def window_layout(config: TrainConfig) -> WindowLayout:
     return read_bundle(config.encoder.name).info.window.layout
 
 
-def _prefix_attention(
-    asked: bool | None, granularity: Granularity, own: bool | None = None, kept: bool = False
-) -> bool:
+def _prefix_attention(config: TrainConfig, own: bool | None = None, kept: bool = False) -> bool:
     """Return whether contexts and question do not see the response.
 
+    Without a setting it is a bundle's own, and true for an encoder, unless its first token decides,
+    which must see the response.
+
     Args:
-        asked: Setting; ``None`` keeps a bundle's own, and is true for an encoder.
-        granularity: Unit of a head's decision; the first token must see the response if it decides.
+        config: Configuration.
         own: Setting of the bundle that training starts from; ``None`` for an encoder.
         kept: Whether that bundle's weights stay as they are.
 
     Raises:
         ConfigError: The granularity or the bundle does not allow what is asked.
     """
-    found = asked
+    found = config.encoder.prefix_attention
     if found is None:
-        found = granularity == "token" if own is None else own
-    if found and granularity == "example":
+        found = config.granularity == "token" if own is None else own
+    if found and config.granularity == "example":
         raise ConfigError(
             "granularity: example needs a window whose first token sees the response, which "
             "encoder.prefix_attention hides: "
@@ -171,7 +163,7 @@ def _prefix_attention(
     return found
 
 
-def _check_trunk(info: BundleInfo, name: str, trunk: TrunkKind, shared_layers: int | None) -> None:
+def _check_trunk(info: BundleInfo, name: str, trunk: str, shared_layers: int | None) -> None:
     """Refuse a bundle with another trunk, unless it is shared and can be copied."""
     same = info.trunk == trunk and (trunk != "partial" or info.shared_layers == shared_layers)
     if info.trunk == "shared" or same:

@@ -288,7 +288,7 @@ class RagTraining(lightning.LightningModule):
     def architecture(self) -> dict[str, Any]:
         """Return the properties that a checkpoint must match, as JSON types."""
         learned = self.learned_weights is not None
-        return {**self.model.architecture(), "learned_weights": learned}
+        return {**self.model.architecture().to_json(), "learned_weights": learned}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the architecture to the checkpoint."""

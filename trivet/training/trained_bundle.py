@@ -167,7 +167,8 @@ def write_trained(
     evidence: EvidenceInfo | None = None,
 ) -> None:
     """Write the bundle of a finished run, with the record of its training texts."""
-    encoder, special, heads = model.trunk.config, tokenizer.special, list(model.heads)
+    encoder, special, described = model.trunk.config, tokenizer.special, model.architecture()
+    heads = described.heads
     info = BundleInfo(
         package_version=trivet.__version__,
         name=config.run.name,
@@ -185,17 +186,17 @@ def write_trained(
             sort_contexts=config.window.sort_contexts,
             layout=window_layout(config),
         ),
-        faithfulness=model.faithfulness,
-        heads=tuple(cast(Any, heads)),
+        faithfulness=described.faithfulness,
+        heads=heads,
         outputs=outputs_of(heads),
         labels={name: LABELS[name] for name in output_names(heads)},
         thresholds=thresholds,
         special_tokens=SpecialTokenIds(cls=special.cls, sep=special.sep, pad=special.pad),
         training=training,
-        trunk=model.trunk.kind,
-        shared_layers=model.trunk.shared_layers,
-        granularity=model.granularity,
-        prefix_attention=model.prefix_attention,
+        trunk=described.trunk,
+        shared_layers=described.shared_layers,
+        granularity=described.granularity,
+        prefix_attention=described.prefix_attention,
         evidence=evidence,
     )
     if keeps_verdicts(config):
@@ -212,7 +213,7 @@ def write_trained(
         info,
         tokenizer.to_json(),
         weights=model.state_dict(),
-        architecture=model.architecture(),
+        architecture=described,
         extra=None if texts is None else {TEXTS_NAME: texts.encode()},
     )
 
