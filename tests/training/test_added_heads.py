@@ -54,7 +54,7 @@ def test_the_others_are_added_and_the_verdicts_stay(
     assert whole.faithfulness == plain.faithfulness
     assert whole.unsupported == plain.unsupported
     assert [each.support for each in whole.sentences] == [each.support for each in plain.sentences]
-    scores = (whole.relevance, whole.utilization, whole.completeness)
+    scores = (whole.relevance, whole.utilization)
     assert all(score is not None and 0 < score < 1 for score in scores)
     assert whole.sentences[0].evidence is not None
 
