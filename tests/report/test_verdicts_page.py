@@ -98,8 +98,8 @@ def test_a_column_of_labels_has_a_confusion_table() -> None:
     page = render_verdicts(rows, ABOUT)
     part = page.partition("<h2>By gold</h2>")[2].partition("</section>")[0]
     assert "3 of 5 verdicts agree with it" in part
-    assert "Of 3 answers labelled unsupported 2 were judged so" in part
-    assert "of 2 labelled supported 1 were judged unsupported" in part
+    assert "2 of 3 answers labelled unsupported were judged so" in part
+    assert "1 of 2 labelled supported were judged unsupported" in part
     cells = re.findall(r"</span>([^<]*)</td>", part)
     assert cells[:5] == ["wrong", "3", "0", "2", "1"]
 

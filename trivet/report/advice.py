@@ -59,7 +59,7 @@ def _abstaining(counted: Tally) -> Iterator[str]:
     if found:
         yield (
             f"{found:,} of {count(answers, 'answer')} abstain ({found / answers:.0%}): they say "
-            "that there is no answer. Look whether the documents hold one."
+            "that there is no answer. Check whether the documents contain the answer."
         )
 
 
@@ -78,10 +78,14 @@ def _judge(counted: Tally, errors: Sequence[ErrorRates]) -> str:
     near = [one for one in errors if any(kind in one.data.casefold() for kind in kinds)] or errors
     one = max(near, key=lambda each: each.supported + each.unsupported)
     return (
-        f"The judge errs: on {one.data} ({one.split}), the nearest of the measured domains, it "
-        f"found {one.found:,} of {one.unsupported:,} unsupported answers, and called "
-        f"{one.flagged:,} of {one.supported:,} supported ones unsupported."
+        f"Expect errors: on {one.data} ({one.split}), the test set most like this log, the judge "
+        f"found {_share(one.found, one.unsupported)} of the unsupported answers and wrongly "
+        f"flagged {_share(one.flagged, one.supported)} of the supported ones."
     )
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.0%} ({part:,} of {whole:,})" if whole else "none (0 of 0)"
 
 
 def _apart(counted: Tally, column: Column) -> Iterator[str]:
