@@ -1,4 +1,4 @@
-"""Cost of the heads and the joining beside the encoder, by ONNX Runtime's own profiler.
+"""Cost of the heads and the joining relative to the encoder, by ONNX Runtime's own profiler.
 
 python -m benchmarks.heads [--bundle DIR] [--precision int8] [--windows 2] [--length 512]
 

@@ -2,8 +2,8 @@
 
 python -m benchmarks.server_attacks [--timeout 3] [--bundle DIR]
 
-First slow headers, slow bodies and silent connections beside a good client; then floods of chunks
-and headers, too large bodies, and smuggled requests.
+First slow headers, slow bodies and silent connections while a good client asks; then floods of
+chunks and headers, too large bodies, and smuggled requests.
 """
 
 from __future__ import annotations

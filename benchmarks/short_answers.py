@@ -2,7 +2,7 @@
 
 python -m benchmarks.short_answers [--pairs FILE] [--bundle DIR]
 
-``short_answers.jsonl`` beside this file has the pairs: invented passages, and short answers in
+``short_answers.jsonl`` in this folder has the pairs: invented passages, and short answers in
 other words than theirs, written by a language model that saw neither Trivet nor data sets. About
 half of the wrong numbers and dates stand nowhere in the passages, the other half stand there for
 something else. ``answer_forms.jsonl``, for ``--pairs``, has pairs in many forms: names and values

@@ -119,7 +119,7 @@ def made_up(evaluator: Evaluator, tokens: int) -> list[str]:
 
 
 def measure_quality(evaluator: Evaluator, rows: Sequence[LabelledExample]) -> None:
-    """Print verdicts while the answer is written beside those on the whole answer."""
+    """Print verdicts while the answer is written, and those on the whole answer."""
     wrong = np.array([bool(row.labels.unsupported) for row in rows])
     verdicts = run(evaluator, [row.example for row in rows])
     whole = [

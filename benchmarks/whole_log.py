@@ -45,7 +45,7 @@ def bare(bundle: Path, threads: int, log: Path) -> Run:
 
 
 def whole(bundle: Path, threads: int, log: Path) -> Run:
-    """Return a ``Run`` that evaluates a log into a file beside it."""
+    """Return a ``Run`` that evaluates a log into a file in its folder."""
     evaluator = Evaluator(bundle, threads)
 
     def work(case: Any) -> None:

@@ -60,7 +60,7 @@ def install_line(extra: str) -> str:
 
 
 class ExampleError(ValueError):
-    """The example cannot be evaluated; ``code`` names the reason for programs."""
+    """The example cannot be evaluated; ``code`` is the reason as one stable word."""
 
     def __init__(self, message: str, code: str = "invalid_row") -> None:
         super().__init__(message)

@@ -1,1 +1,1 @@
-"""The data engine: a language model labels, answers and edits, and a person reviews."""
+"""Labels for a log by a language model, with checks."""

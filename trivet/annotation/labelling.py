@@ -134,7 +134,7 @@ def label_rows(
     concurrency: int,
     say: Callable[[Callable[[], str]], None],
 ) -> Counter[str]:
-    """Write the labelled rows and, beside them, those without labels; return the counts."""
+    """Write the labelled rows, and those without labels to a second file; return the counts."""
     labelled: list[Row] = []
     rejected: list[Row] = []
     counts: Counter[str] = Counter()

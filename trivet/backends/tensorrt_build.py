@@ -172,7 +172,7 @@ def build_engine(
     typed = 1 << int(tensorrt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
     network = builder.create_network(typed)
     parser = tensorrt.OnnxParser(network, log)
-    # With the path, weights in a file beside the graph are found.
+    # With the path, weights in a file next to the graph are found.
     if not parser.parse(_read_graph(graph), str(graph)):
         errors = [parser.get_error(number) for number in range(parser.num_errors)]
         faults = [

@@ -16,7 +16,7 @@ _WAY_OUT = "choose another --out or start over with --restart"
 
 
 class ResumableJsonl:
-    """Rows of a run, and beside them the record that says how many bytes of them count.
+    """Rows of a run, with the record that says how many bytes of them count.
 
     The record is replaced after the rows were synced to the disk, so it never claims more than
     there is; what lies behind is written again. The file is locked until it is closed.

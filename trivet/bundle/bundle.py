@@ -159,7 +159,7 @@ def write_bundle(
 ) -> None:
     """Write a bundle in place of an older one, of which nothing remains.
 
-    Everything is written beside the older files before the first of them is replaced, so an
+    All new files are written before the first of them is replaced, so an
     interrupted call leaves the folder as it was.
 
     Args:

@@ -117,7 +117,7 @@ def _way_out(missing: list[str], merged: Any) -> str:
 
 
 def find(path: Path, folder: str = ".") -> Path:
-    """Return a file, by its path or by the name of one shipped in a folder beside this module."""
+    """Return a file, by its path or by the name of one shipped next to this module."""
     shipped = sorted((Path(__file__).parent / folder).glob("*.yaml"))
     if path.exists():
         return path

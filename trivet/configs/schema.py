@@ -146,7 +146,7 @@ class AugmentConfig:
     cut_response: Annotated[float, _share("A response cut after its first sentences.")] = 0.0
     empty_response: Annotated[float, _share("No response.")] = 0.0
     quote_contexts: Annotated[float, _share("Sentences of the contexts as response.")] = 0.0
-    twins: Annotated[float, _share("A changed copy beside a model's right answer.")] = 0.0
+    twins: Annotated[float, _share("A changed copy in addition to a model's right answer.")] = 0.0
 
     def __post_init__(self) -> None:
         check_ranges(self, "data.augment.")

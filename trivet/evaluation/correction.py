@@ -16,7 +16,7 @@ CorrectionMode = Literal["drop", "quote"]
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """A response whose unsupported sentences were dropped, or have a source beside them.
+    """A response whose unsupported sentences were dropped, or are followed by a source.
 
     Attributes:
         text: The corrected response; empty if no sentence is supported and all were dropped.

@@ -41,7 +41,7 @@ class MeasuredBundle:
     report: SourceReport  # counts of rows read and left out
     about: Mapping[str, str]  # names of bundle, backend, data and split, and the leaks
     lengths: Mapping[str, int] | None  # number of rows of each length, if measured by length
-    check: LabelCheck | None = None  # verdicts beside the labels of whole answers, if compared
+    check: LabelCheck | None = None  # verdicts compared with labels of whole answers, if any
     cascade: Sequence[CascadeStep] = ()  # what two thresholds decide, if asked for
     sets: Sequence[tuple[str, int]] = ()  # each source with the number of its rows, in order
 

@@ -1,4 +1,4 @@
-"""Streams of rows: in blocks, begun ahead, in threads, and beside a free event loop."""
+"""Streams of rows: in blocks, begun ahead, in threads, without blocking an event loop."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def find_unsupported(
 def _beside(
     spans: Iterable[UnsupportedSpan], values: Sequence[UnsupportedSpan], response: str
 ) -> Iterator[UnsupportedSpan]:
-    """Yield the parts of spans that no value covers; marks and single characters are none."""
+    """Yield the parts of spans that no value covers; marks and single characters are left out."""
     covered = [Span(value.start, value.end) for value in values]
     for span in spans:
         for part in subtract_spans(response, [Span(span.start, span.end)], covered):

@@ -19,7 +19,7 @@ LARGEST_FILE = 2**31 - 2**26
 
 
 def save_graph(graph: onnx.ModelProto, path: Path) -> list[Path]:
-    """Write a graph, with its weights in a file beside it if they exceed one ONNX file.
+    """Write a graph, with its weights in a second file if they exceed one ONNX file.
 
     Args:
         graph: Graph, which loses its weights if they are written apart.

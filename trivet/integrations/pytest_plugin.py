@@ -106,7 +106,7 @@ class _Collector:
             self._rows += [json.loads(str(row)) for name, row in properties if name == _PROPERTY]
 
     def pytest_sessionfinish(self) -> None:
-        """Write the report, and the verdicts beside it as JSON lines."""
+        """Write the report, and the verdicts as JSON lines in the same folder."""
         from trivet.records import to_json_text
         from trivet.report.write_report import write_report
 

@@ -49,7 +49,7 @@ def align_labels(
     all of its evidence and neutral in the others (in Luna, some of it is enough); a sentence with
     general support is entailed everywhere; an unsupported one is contradicted everywhere. If every
     window shows only a part of the evidence, the token's own label remains. A supported
-    token with a copy in an evidence window keeps it beside the classes, to train the joining by the
+    token with a copy in an evidence window keeps it too, to train the joining by the
     mean; such a copy is never neutral. Without ``use_evidence``, no window has a class.
     """
     labels = labelled.labels

@@ -49,7 +49,7 @@ def scored_units(rows: Sequence[Prediction]) -> dict[str, Units]:
     """Return the units that have a probability and a label, by kind.
 
     ``hallucination``: responses, positive = not adherent. ``support``: response sentences, positive
-    = touched by an unsupported span; sentences without a claim are none. ``relevance``,
+    = touched by an unsupported span; sentences without a claim are left out. ``relevance``,
     ``utilization``: context sentences, positive = touched by a span of that label.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Published scores of other judges beside those of the bundle, on the same rows.
+"""Published scores of other judges and those of the bundle, on the same rows.
 
 A row counts for a judge if its truth, the judge's score and the bundle's score are known. Measures:
 

@@ -1,4 +1,4 @@
-"""Ranking of the sentences or the contexts of a question by relevance, beside plain methods.
+"""Ranking of the sentences or the contexts of a question by relevance, compared with plain methods.
 
 The plain methods need no training: BM25 over all texts of the set, and the cosine of question and
 text by all-MiniLM-L6-v2, from which the embedded model started. Each is there if its package is

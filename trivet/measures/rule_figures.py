@@ -160,7 +160,7 @@ def _ranking(
 
 
 def _errors(name: str, first: Sequence[Prediction], second: Sequence[Prediction]) -> SetChange:
-    """Return 1 - RMSE of relevance: the mean over sets, beside the best constant of each."""
+    """Return 1 - RMSE of relevance: the mean over sets, and that of each set's best constant."""
     parts: defaultdict[str, list[int]] = defaultdict(list)
     for place, row in enumerate(first):
         parts[row.example.source].append(place)

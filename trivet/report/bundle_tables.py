@@ -161,7 +161,7 @@ def render_rule(figures: RuleFigures, compared: bool) -> RenderableType:
 
 
 def _changes(changes: Sequence[SetChange], compared: bool = True) -> RenderableType:
-    """Return the table of two bundles beside plain methods, or of the second bundle alone."""
+    """Return the table of two bundles and plain methods, or of the second bundle alone."""
     from rich.table import Table
 
     methods = list(dict.fromkeys(name for one in changes for name in one.plain))

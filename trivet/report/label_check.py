@@ -1,4 +1,4 @@
-"""Verdicts beside labels for a terminal: counts, thresholds, and errors with their text."""
+"""Verdicts compared with labels, for a terminal: counts, thresholds, and errors with their text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def render_label_check(
     """Return the confusion table, AUROC, thresholds and the five worst errors.
 
     Args:
-        check: Verdicts beside labels.
+        check: Verdicts compared with labels.
         auroc: AUROC of unsupported answers; ``None`` if it was not measured.
         column: Column of the labels.
         readings: Rows by label as written, and whether it was read as supported.

@@ -47,7 +47,7 @@ class Card:
 
     answers: Sequence[Answer]  # the first one gives title and metadata
     kinds: Sequence[str]  # for the filter
-    labels: Sequence[str]  # shown beside the title
+    labels: Sequence[str]  # shown after the title
     scores: Sequence[float | None]
     codes: Sequence[int]  # index of the value in each metadata column, -1 for none
     names: Sequence[str] = ()  # of two answers

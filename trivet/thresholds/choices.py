@@ -12,7 +12,7 @@ from trivet.settings import FALSE_ALARMS, Setting
 
 Level = Literal["sentence", "response", "both"]
 Weighing = Literal["example", "sentence"]
-Weighed = Literal["lexical_overlap", "similarity"]  # of a context sentence, beside its logits
+Weighed = Literal["lexical_overlap", "similarity"]  # of a context sentence
 WEIGHED: tuple[Weighed, ...] = get_args(Weighed)
 
 

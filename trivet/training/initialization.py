@@ -118,7 +118,7 @@ def _asked_heads(config: TrainConfig) -> list[HeadName]:
 
 
 def kept_heads(own: Collection[HeadName], asked: Collection[HeadName]) -> list[HeadName]:
-    """Return the heads of a bundle that stay as they are beside those asked for.
+    """Return the heads of a bundle that stay as they are next to those asked for.
 
     These are all of its own where none of them is asked for: the others are added to it.
     """

@@ -19,7 +19,7 @@ from trivet.model.rag_model import RagModel, TokenLogits, gather_classes, pair_l
 from trivet.model.trunk import check_window
 from trivet.training.memory import read_in_slices
 
-# A text on which tokenizers differ, beside the words of the vocabulary.
+# A text on which tokenizers differ, besides the words of the vocabulary.
 _PROBE = "Zo\u00eb's na\u00efve 3,141.5 km\u2014 or 12\u00bd?  NO\n#2"
 
 

@@ -111,7 +111,7 @@ def keeps_verdicts(config: TrainConfig) -> bool:
 
 
 def keep_own_heads(config: TrainConfig) -> TrainConfig:
-    """Return a configuration without losses of the heads that a bundle keeps beside new ones.
+    """Return a configuration without losses of the heads that a bundle keeps next to new ones.
 
     Raises:
         ConfigError: The encoder below these heads would change.
@@ -124,7 +124,7 @@ def keep_own_heads(config: TrainConfig) -> TrainConfig:
         return config
     if rate := config.optim.encoder_lr:
         raise ConfigError(
-            f"heads: {config.encoder.name} keeps its own ({', '.join(kept)}) beside the new ones, "
+            f"heads: {config.encoder.name} keeps its own ({', '.join(kept)}) next to the new ones, "
             f"which optim.encoder_lr ({rate:g}) would change: set it to 0; once the new ones are "
             "there, all heads can be trained together"
         )

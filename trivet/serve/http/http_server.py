@@ -65,7 +65,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._ended.set_result(None)
 
     def data_received(self, data: bytes) -> None:
-        """Parse bytes, in pieces that are small beside the limits."""
+        """Parse bytes, in pieces far below the limits."""
         for start in range(0, len(data), _PIECE_BYTES):
             piece = data[start : start + _PIECE_BYTES]
             self._unfinished_bytes += len(piece)

@@ -37,8 +37,8 @@ class Verdict(Evaluation):
 class Fault(Answer):
     """The reason why an example failed."""
 
-    code: str = Field(description="For programs, such as empty_contexts or too_long.")
-    message: str = Field(description="For people.")
+    code: str = Field(description="Stable reason, such as empty_contexts or too_long.")
+    message: str = Field(description="Explanation in a sentence.")
 
 
 class Failed(Answer):
@@ -195,6 +195,6 @@ class HealthAnswer(Answer):
 class ErrorAnswer(Answer):
     """A refused request."""
 
-    error: str = Field(description="For people: field, numbers and way out.")
-    error_type: str = Field(description="For programs.")
+    error: str = Field(description="Explanation: field, numbers and way out.")
+    error_type: str = Field(description="Stable reason in one word.")
     request_id: str = Field(description="Also in the server's log and in X-Request-Id.")

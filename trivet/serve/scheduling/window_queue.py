@@ -1,17 +1,17 @@
 """The order in which windows run when many requests compete for one backend.
 
-Requests take turns, in two lines. New requests are served in order of arrival for one turn; one
-that has not finished by then continues in the second line, turn by turn, which gets at least every
-fourth call, and every call that the first one leaves. A turn is as long as two of the smallest
-recent requests, and at least half a call. So long requests among short ones spread over many calls,
-and under any load every request finishes.
+Requests share the backend by quanta, in two queues. A new request is served in order of arrival for
+one quantum; if it has not finished by then, it continues in the second queue, quantum by quantum.
+That queue gets at least every fourth call, and every call that the first one leaves. A quantum is
+twice the smallest recent request, and at least half a call. So long requests among short ones
+spread over many calls, and under any load every request finishes.
 
-Deadlines come before turns: two of three calls are for urgent requests, first those that can still
-be saved, earliest deadline first; not all three, since some may be impossible to save.
+Deadlines come first: two of three calls are for urgent requests, first those that can still be
+saved, earliest deadline first; not all three, since some may be impossible to save.
 
-A call starts with windows of the request whose turn it is, and is filled up with windows of others
-of similar length, so that little is computed for padding; what they get ahead of their turn counts
-as part of it. A call of the second line is at most one turn long, for the sake of new requests.
+A call starts with windows of the request that is next, and is filled up with windows of others of
+similar length, so that little is computed for padding; these count as part of their own quantum. A
+call of the second queue is at most one quantum long, for the sake of new requests.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from typing import Generic, NamedTuple, TypeVar
 from trivet.evaluation.packing import BatchLimits
 
 _SHORTER, _LONGER = 0.75, 1.125  # length of the other windows of a call, relative to its first one
-_RECENT_SECONDS = 5.0  # how long the size of a request counts for the length of a turn
-_MAX_IN_A_ROW = 3  # calls for the first line while the second one waits
-_REQUESTS_A_TURN = 2
+_RECENT_SECONDS = 5.0  # how long the size of a request counts for the length of a quantum
+_MAX_IN_A_ROW = 3  # calls for the first queue while the second one waits
+_REQUESTS_A_QUANTUM = 2
 # A request is urgent below this multiple of its work, plus some seconds.
 _URGENT_TIMES, _URGENT_SECONDS = 3.0, 0.3
 _MAX_URGENT_IN_A_ROW = 2
-# A new request gets at least every so many-th call, and a turn is about so many windows.
-_CALLS_A_TURN, _WINDOWS_A_TURN = 4, 2
+# A new request gets at least every so many-th call, and a quantum is about so many windows.
+_CALLS_A_QUANTUM, _WINDOWS_A_QUANTUM = 4, 2
 
 T = TypeVar("T", bound=Hashable)
 
@@ -56,8 +56,8 @@ class _Waiting(Generic[T]):
     places: list[WindowPlace]  # shortest first
     size: int  # positions of all windows that it came with
     deadline: float
-    again: bool = False  # whether it waits in the second line
-    used: int = 0  # positions of its turn that were used
+    again: bool = False  # whether it waits in the second queue
+    used: int = 0  # positions of its quantum that were used
 
 
 class WindowQueue(Generic[T]):
@@ -66,7 +66,7 @@ class WindowQueue(Generic[T]):
     def __init__(self, limits: BatchLimits) -> None:
         self.windows = 0  # that wait
         self._limits = limits
-        self._waiting: OrderedDict[T, _Waiting[T]] = OrderedDict()  # each line in its order
+        self._waiting: OrderedDict[T, _Waiting[T]] = OrderedDict()  # each queue in its order
         self._in_a_row = self._urgent_in_a_row = 0
         # Times and sizes of arrivals, both increasing: the first is the smallest recent size.
         self._recent: deque[tuple[float, int]] = deque()
@@ -77,7 +77,7 @@ class WindowQueue(Generic[T]):
     def add(
         self, owner: T, lengths: Sequence[Sequence[int]], now: float, deadline: float = math.inf
     ) -> None:
-        """Append a request to the first line; ``lengths`` has the tokens of windows by example."""
+        """Append a request to the first queue; ``lengths`` has the tokens of windows by example."""
         places = sorted(
             WindowPlace(length, example, row)
             for example, rows in enumerate(lengths)
@@ -110,15 +110,15 @@ class WindowQueue(Generic[T]):
     def windows_before(self, deadline: float, own: int) -> int:
         """Return how many windows may have run when the last of ``own`` new ones has.
 
-        At most those with an earlier deadline, and as many of the others, which get their turns
-        meanwhile. And at most what turns let pass: about ``own`` windows of any other request.
+        At most those with an earlier deadline, and as many of the others, which get their quanta
+        meanwhile. And at most as many as the quanta let pass: about ``own`` of any other request.
         """
-        due = turns = own
+        due = quanta = own
         for waiting in self._waiting.values():
             theirs = len(waiting.places)
             due += theirs if waiting.deadline <= deadline else 0
-            turns += min(theirs, own + _WINDOWS_A_TURN)
-        return min(due + min(due, self.windows + own - due), _CALLS_A_TURN * turns)
+            quanta += min(theirs, own + _WINDOWS_A_QUANTUM)
+        return min(due + min(due, self.windows + own - due), _CALLS_A_QUANTUM * quanta)
 
     def take(
         self, now: float, window_seconds: float = 0.0, call_seconds: float = 0.0
@@ -130,18 +130,18 @@ class WindowQueue(Generic[T]):
             self._recent.popleft()
         sizes = [waiting.size for waiting in self._waiting.values()]
         smallest = min([*sizes, self._recent[0][1]] if self._recent else sizes)
-        # Positions that a request may use before it is the next one's turn.
-        turn = max(_REQUESTS_A_TURN * smallest, self._limits.positions // 2)
+        # Positions that a request may use before the next one is served.
+        quantum = max(_REQUESTS_A_QUANTUM * smallest, self._limits.positions // 2)
         limits = self._limits
         leader, share = self._most_urgent(now, window_seconds, call_seconds), math.inf
         if leader is None:
-            leader, share = self._next_in_turn(turn), turn
+            leader, share = self._next_request(quantum), quantum
             if leader.again:
-                limits = limits._replace(positions=min(turn, limits.positions))
-        lines = sorted(self._waiting.values(), key=operator.attrgetter("again"))
+                limits = limits._replace(positions=min(quantum, limits.positions))
+        queues = sorted(self._waiting.values(), key=operator.attrgetter("again"))
         taken: dict[T, list[WindowPlace]] = {}
         first, longest, windows, room = leader.places[-1].length, 0, 0, 1
-        for waiting, most in [(leader, share), *((each, turn) for each in lines)]:
+        for waiting, most in [(leader, share), *((each, quantum) for each in queues)]:
             while windows < room:
                 at = _find_place(waiting.places, first, windows, limits)
                 if at < 0:
@@ -174,29 +174,29 @@ class WindowQueue(Generic[T]):
         self._urgent_in_a_row += 1
         return min(urgent, key=lambda each: each[:3])[3]
 
-    def _next_in_turn(self, turn: int) -> _Waiting[T]:
-        """Return the request whose turn it is."""
-        new, again = self._front(False, turn), self._front(True, turn)
+    def _next_request(self, quantum: int) -> _Waiting[T]:
+        """Return the request that is next."""
+        new, again = self._front(False, quantum), self._front(True, quantum)
         if new is not None and (again is None or self._in_a_row < _MAX_IN_A_ROW):
             self._in_a_row += 1
             return new
-        assert again is not None  # one of the lines is not empty
+        assert again is not None  # one of the queues is not empty
         self._in_a_row = 0
         return again
 
-    def _front(self, again: bool, turn: int) -> _Waiting[T] | None:
-        """Return the first request of a line, after moving those whose turn is over."""
-        while line := [each for each in self._waiting.values() if each.again is again]:
-            waiting = line[0]
+    def _front(self, again: bool, quantum: int) -> _Waiting[T] | None:
+        """Return the first request of a queue, after moving those whose quantum is used up."""
+        while queue := [each for each in self._waiting.values() if each.again is again]:
+            waiting = queue[0]
             next_window = self._limits.padded(waiting.places[-1].length)
-            if not waiting.used or waiting.used + next_window <= turn:
+            if not waiting.used or waiting.used + next_window <= quantum:
                 return waiting
             waiting.used, waiting.again = 0, True
             self._waiting.move_to_end(waiting.owner)
         return None
 
     def _count_off(self, waiting: _Waiting[T], windows: int) -> int:
-        """Count windows that no longer wait; a request without any leaves its line."""
+        """Count windows that no longer wait; a request without any leaves its queue."""
         self.windows -= windows
         if not waiting.places:
             del self._waiting[waiting.owner]
