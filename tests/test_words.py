@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from tests.test_house import parse
+from tests.test_structure import parse
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = sorted((ROOT / "trivet").rglob("*.py"))

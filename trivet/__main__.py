@@ -38,7 +38,8 @@ app = typer.Typer(
     name="trivet",
     cls=Group,
     help="Evaluate RAG answers: faithfulness, relevance, utilization, completeness.",
-    epilog="Exit codes: 0 success, 1 some rows failed or training diverged, 2 wrong usage or "
+    epilog="In Python only: trivet.guard, which holds back unsupported sentences of a stream. "
+    "Exit codes: 0 success, 1 some rows failed or training diverged, 2 wrong usage or "
     "input, 3 bundle refused, 4 no justified threshold or no better model, 5 disk full or report "
     "not written, 6 input or settings changed, 7 output in use, 8 mean or share beyond a gate or "
     "worse than --baseline, 9 empty input, 10 --max-dollars reached, 130 interrupted.",
@@ -55,11 +56,11 @@ _PANELS: dict[str, tuple[Callable[..., None] | typer.Typer, ...]] = {
     "Bundles": (info, export, import_, publish),
 }
 for panel, commands in _PANELS.items():
-    for each in commands:
-        if isinstance(each, typer.Typer):
-            app.add_typer(each, rich_help_panel=panel)
+    for command in commands:
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, rich_help_panel=panel)
         else:
-            app.command(cls=Command, rich_help_panel=panel)(each)
+            app.command(cls=Command, rich_help_panel=panel)(command)
 
 
 def main() -> None:

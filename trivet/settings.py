@@ -128,7 +128,7 @@ def check_rate(value: float | None) -> None:
 
 
 SplitOption = Annotated[str, Setting("Split of the rows.")]
-RestartOption = Annotated[bool, Setting("Begin anew, and overwrite --out.", panel="Output")]
+RestartOption = Annotated[bool, Setting("Start over and overwrite --out.", panel="Output")]
 QuietOption = Annotated[bool, Setting("No progress, no summary.", "--quiet -q", panel="Output")]
 ThreadsOption = Annotated[
     int | None, Setting("Threads; default: one per core.", metavar="N", panel="Model", least=1)

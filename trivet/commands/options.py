@@ -38,19 +38,20 @@ def options(command: Callable[..., None]) -> Callable[..., None]:
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, type] = {}
     own_fields: list[DescribedField] = []
-    made: list[inspect.Parameter] = []
-    for name, own in inspect.signature(command).parameters.items():
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
         kind, described = hints[name], getattr(hints[name], "__metadata__", (None,))[0]
         if dataclasses.is_dataclass(kind):
             assert isinstance(kind, type)
             groups[name] = kind
-            made += map(_parameter, described_fields(kind))
+            parameters += map(_parameter, described_fields(kind))
         elif isinstance(described, Setting):
-            default = dataclasses.MISSING if own.default is own.empty else own.default
+            required = parameter.default is parameter.empty
+            default = dataclasses.MISSING if required else parameter.default
             own_fields.append(DescribedField(name, kind.__origin__, default, described))
-            made.append(_parameter(own_fields[-1]))
+            parameters.append(_parameter(own_fields[-1]))
         else:
-            made.append(own.replace(kind=own.KEYWORD_ONLY, annotation=kind))
+            parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=kind))
 
     @functools.wraps(command)
     def call(**values: Any) -> None:
@@ -60,8 +61,8 @@ def options(command: Callable[..., None]) -> Callable[..., None]:
             fields = _read(own_fields, values)
             command(**values, **fields)
 
-    call.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]
-    call.__annotations__ = {each.name: each.annotation for each in made}
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {option.name: option.annotation for option in parameters}
     del call.__wrapped__
     return call
 
@@ -77,42 +78,42 @@ def _refusals() -> Iterator[None]:
 
 def _read(fields: Iterable[DescribedField], values: dict[str, Any]) -> dict[str, Any]:
     """Take fields out of the values of a command line, without those that keep their default."""
-    found = {}
+    kept = {}
     for field in fields:
         value, read = values.pop(field.name), field.setting.read
         if read is None:
-            found[field.name] = value
+            kept[field.name] = value
         elif value is not None:
-            found[field.name] = read(value)
-    return found
+            kept[field.name] = read(value)
+    return kept
 
 
 def _parameter(field: DescribedField) -> inspect.Parameter:
     """Return the parameter from which typer makes the option."""
-    said = field.setting
+    setting = field.setting
 
     def check(value: Any) -> Any:
-        if said.check is not None:
+        if setting.check is not None:
             with _refusals():
-                said.check(value)
-        if isinstance(value, int | float) and (must := said.refusal(float(value))):
+                setting.check(value)
+        if isinstance(value, int | float) and (must := setting.refusal(float(value))):
             raise typer.BadParameter(f"must be {must}")
         return value
 
-    shared: dict[str, Any] = {"help": said.text, "rich_help_panel": said.panel}
-    shared |= {"min": said.least, "max": said.most, "callback": check}
-    default = None if said.read else field.default
-    made: Any
-    if said.option and not said.option.startswith("-"):
-        made = typer.Argument(metavar=said.option, show_default=False, **shared)
+    shared: dict[str, Any] = {"help": setting.text, "rich_help_panel": setting.panel}
+    shared |= {"min": setting.least, "max": setting.most, "callback": check}
+    default = None if setting.read else field.default
+    option: Any
+    if setting.option and not setting.option.startswith("-"):
+        option = typer.Argument(metavar=setting.option, show_default=False, **shared)
     else:
-        metavar = said.metavar or _metavar(said.typed or field.type)
-        made = typer.Option(*field.option.split(), metavar=metavar, **shared)
+        metavar = setting.metavar or _metavar(setting.typed or field.type)
+        option = typer.Option(*field.option.split(), metavar=metavar, **shared)
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=inspect.Parameter.empty if default is dataclasses.MISSING else default,
-        annotation=Annotated[said.typed | None if said.read else field.type, made],
+        annotation=Annotated[setting.typed | None if setting.read else field.type, option],
     )
 
 
