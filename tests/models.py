@@ -7,7 +7,8 @@ from typing import Any
 
 from trivet.configs.schema import EncoderConfig, TrainConfig
 from trivet.data.tokenization import SegmentTokenizer
-from trivet.model.architecture import DEFAULT_HEADS, Granularity, HeadName, Reduction
+from trivet.heads import DEFAULT_HEADS, HeadName
+from trivet.model.architecture import Granularity, Reduction
 from trivet.model.rag_model import RagModel
 from trivet.training import initialization
 

@@ -20,7 +20,8 @@ from trivet.bundle.schema import CalibrationInfo, PlattInfo
 from trivet.data.windows import WindowSettings
 from trivet.export import export_onnx
 from trivet.exporting.parity import FP32_TOLERANCE
-from trivet.model.architecture import DEFAULT_HEADS, Architecture, Granularity, TrunkKind
+from trivet.heads import DEFAULT_HEADS
+from trivet.model.architecture import Architecture, Granularity, TrunkKind
 from trivet.model.multi_trunk import make_trunk
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk

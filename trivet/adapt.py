@@ -40,9 +40,9 @@ from trivet.errors import BundleError, ConfigError, DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.measured_bundle import measure_bundle
 from trivet.export import export_onnx
+from trivet.heads import HeadName
 from trivet.labelled.labelled_jsonl import to_row
 from trivet.labelled.sources import load_source
-from trivet.model.architecture import HeadName
 from trivet.records import LabelledExample, to_json_text
 from trivet.thresholds.choices import Choices
 from trivet.thresholds.cross_fitting import PartError

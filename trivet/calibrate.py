@@ -25,11 +25,12 @@ from trivet.bundle.weights import load_rag_model
 from trivet.data.tokenization import BoolArray, SegmentTokenizer
 from trivet.errors import BundleError, DataError
 from trivet.evaluation.evaluator import Evaluator
+from trivet.heads import DEFAULT_HEADS, HEAD_NAMES, HEADS, HeadName
 from trivet.heads.token_head import TokenHead
 from trivet.labelled.datamodule import Item, prepare
 from trivet.labelled.grouping import document
-from trivet.model.architecture import DEFAULT_HEADS, HEAD_NAMES, NO_LAYER, HeadName
-from trivet.model.rag_model import HEADS, RagModel
+from trivet.model.architecture import NO_LAYER
+from trivet.model.rag_model import RagModel
 from trivet.thresholds.apply import load_rows
 from trivet.thresholds.choices import Choices
 from trivet.thresholds.choose import ChosenThresholds, choose_answered, choose_or_keep, dev_scores

@@ -26,8 +26,9 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.exporting.graph import OPSET, trace
 from trivet.exporting.int8 import quantize
 from trivet.exporting.parity import grid
+from trivet.heads import EVIDENCE_STATES, HEAD_NAMES
 from trivet.model.aggregate import Outputs
-from trivet.model.architecture import EVIDENCE_STATES, HEAD_NAMES, Architecture
+from trivet.model.architecture import Architecture
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel, as_tensors, to_numpy
 from trivet.settings import Precision

@@ -19,8 +19,8 @@ from trivet.data.windows import Windows
 from trivet.errors import BackendError
 from trivet.evaluation.packing import add_pairs, no_pairs, take_windows
 from trivet.evaluation.postprocessing import MAX_SOURCES, with_sources
+from trivet.heads import EVIDENCE_STATES
 from trivet.model.aggregate import Outputs, evidence_logits
-from trivet.model.architecture import EVIDENCE_STATES
 from trivet.records import RagExample, SentenceVerdict
 
 INFO = EvidenceInfo(scale=2.0, shift=-1.0, lexical_overlap=0.5, threshold=0.5)

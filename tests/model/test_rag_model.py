@@ -17,9 +17,10 @@ from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, lay_out
 from trivet.evaluation.evaluation_job import InferenceJob, WorkerPool
 from trivet.evaluation.packing import BatchLimits
+from trivet.heads import EVIDENCE_STATES
 from trivet.labelled.datamodule import collate_items, prepare
 from trivet.model.aggregate import Outputs
-from trivet.model.architecture import EVIDENCE_STATES, Architecture, Granularity
+from trivet.model.architecture import Architecture, Granularity
 from trivet.model.rag_model import RagModel, as_tensors, question_similarity
 from trivet.model.trunk import Trunk
 from trivet.records import LabelledExample, Labels, RagExample

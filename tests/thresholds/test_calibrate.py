@@ -23,10 +23,10 @@ from trivet.calibrate import Calibrated, calibrate
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import BundleError, DataError
 from trivet.exporting.graph import trace
+from trivet.heads import DEFAULT_HEADS, HeadName
 from trivet.labelled.datamodule import Item, collate_items, prepare
 from trivet.labelled.labelled_jsonl import read_jsonl
 from trivet.model.aggregate import Outputs
-from trivet.model.architecture import DEFAULT_HEADS, HeadName
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel
 from trivet.thresholds import report as calibration_report

@@ -13,7 +13,7 @@ from trivet.calibrate import calibrate
 from trivet.errors import BackendError, BundleError, ConfigError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.export import export_onnx
-from trivet.model.architecture import HEAD_NAMES
+from trivet.heads import HEAD_NAMES
 from trivet.thresholds.choices import Choices
 from trivet.train import train
 from trivet.verdict_json import read_evaluation

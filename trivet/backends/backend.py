@@ -15,8 +15,8 @@ from trivet.bundle.schema import GraphInfo
 from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError
+from trivet.heads import DEFAULT_HEADS
 from trivet.model.aggregate import Outputs, heads_of, output_names, unread_inputs
-from trivet.model.architecture import DEFAULT_HEADS
 from trivet.settings import Precision
 
 logger = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from trivet.bundle.schema import INPUTS, OUTPUTS
 from trivet.data.sentence_features import FEATURES
 from trivet.data.windows import Windows
 from trivet.errors import BackendError
+from trivet.heads import EVIDENCE_STATES
 from trivet.model.aggregate import Outputs
-from trivet.model.architecture import EVIDENCE_STATES
 
 
 class Sizes(NamedTuple):

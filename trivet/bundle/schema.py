@@ -15,15 +15,9 @@ from trivet.bundle.backend_info import EngineInfo, OpenVinoInfo
 from trivet.bundle.manifest import Part
 from trivet.data.sentence_features import FEATURES
 from trivet.data.windows import WindowSettings
+from trivet.heads import HeadName
 from trivet.model.aggregate import output_names
-from trivet.model.architecture import (
-    NO_LAYER,
-    Granularity,
-    HeadName,
-    Reduction,
-    SentenceLayer,
-    TrunkKind,
-)
+from trivet.model.architecture import NO_LAYER, Granularity, Reduction, SentenceLayer, TrunkKind
 from trivet.settings import Precision
 
 SCHEMA_VERSION = 1

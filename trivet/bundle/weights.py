@@ -26,7 +26,8 @@ from torch import Tensor
 from trivet.bundle.bundle import ENCODER_NAME, INT8_NAME, WEIGHTS_NAME, Bundle
 from trivet.bundle.schema import BundleInfo
 from trivet.errors import BundleError, ConfigError
-from trivet.model.architecture import CONTEXT_HEADS, IN_ENCODER_JSON, Architecture
+from trivet.heads import CONTEXT_HEADS
+from trivet.model.architecture import IN_ENCODER_JSON, Architecture
 from trivet.model.rag_model import RagModel
 
 # Keys that make the library fetch and run code or kernels that no manifest covers.

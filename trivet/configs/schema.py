@@ -13,14 +13,8 @@ from typing import Annotated, Literal
 from omegaconf import MISSING
 
 from trivet.errors import ConfigError
-from trivet.model.architecture import (
-    DEFAULT_HEADS,
-    HEAD_NAMES,
-    Granularity,
-    HeadName,
-    Reduction,
-    TrunkKind,
-)
+from trivet.heads import DEFAULT_HEADS, HEAD_NAMES, HEADS, HeadName
+from trivet.model.architecture import Granularity, Reduction, TrunkKind
 from trivet.settings import Setting, check_ranges
 
 _factor = partial(Setting, least=0)
@@ -242,11 +236,9 @@ class LossConfig:
     def __post_init__(self) -> None:
         check_ranges(self, "loss.")
 
-    def of_head(self, name: str) -> float:
+    def of_head(self, name: HeadName) -> float:
         """Return the sum of the weights of a head's losses."""
-        if name == "support":
-            return self.window + self.token + self.sentence + self.verdict + self.opposites
-        return float(getattr(self, name)) + (self.similarity if name == "evidence" else self.share)
+        return sum(float(getattr(self, weight)) for weight in HEADS[name].weights)
 
 
 @dataclass

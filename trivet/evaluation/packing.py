@@ -19,6 +19,7 @@ from trivet.data.sentence_features import FEATURES
 from trivet.data.tokenization import FloatArray, IntArray
 from trivet.data.windows import Layout, Windows
 from trivet.errors import BackendError
+from trivet.heads import DEFAULT_HEADS, HeadName
 from trivet.model.aggregate import (
     Outputs,
     evidence_logits,
@@ -27,7 +28,7 @@ from trivet.model.aggregate import (
     join_evidence_probs,
     response_support,
 )
-from trivet.model.architecture import DEFAULT_HEADS, NO_LAYER, HeadName, Reduction, SentenceLayer
+from trivet.model.architecture import NO_LAYER, Reduction, SentenceLayer
 
 _BLOCK = 512  # response tokens that are joined at once; their sentence pool takes 1 MB at most
 _ROUNDING = 1e-3  # by how much a probability may leave [0, 1]; further, the backend is broken

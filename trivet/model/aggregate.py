@@ -10,19 +10,13 @@ token, C context tokens, S response sentences.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import array_api_compat
 import numpy as np
 
-from trivet.model.architecture import (
-    EVIDENCE_STATES,
-    HEAD_NAMES,
-    NO_LAYER,
-    HeadName,
-    Reduction,
-    SentenceLayer,
-)
+from trivet.heads import EVIDENCE_STATES, HEADS, HeadName
+from trivet.model.architecture import NO_LAYER, Reduction, SentenceLayer
 
 Array = Any  # numpy.ndarray or torch.Tensor
 _SMALL = 1e-9
@@ -52,34 +46,10 @@ class Outputs(NamedTuple):
         return {name: each for name, each in self._asdict().items() if each is not None}
 
 
-_CONTEXT_HEADS = frozenset[HeadName]({"relevance", "utilization"})
-# Heads that a field of Outputs needs.
-_NEEDED: dict[str, frozenset[HeadName]] = {
-    "support_probs": frozenset({"support"}),
-    "relevance_probs": frozenset({"relevance"}),
-    "utilization_probs": frozenset({"utilization"}),
-    "sentence_support": frozenset({"support"}),
-    "faithfulness": frozenset({"support"}),
-    "relevance": frozenset({"relevance"}),
-    "utilization": frozenset({"utilization"}),
-    "completeness": _CONTEXT_HEADS,
-    "evidence_states": frozenset({"evidence"}),
-}
-# Heads of which one reads the input; all other inputs are always read.
-_READERS: dict[str, frozenset[HeadName]] = {
-    "response_at": frozenset({"support"}),
-    "context_at": _CONTEXT_HEADS,
-    "context_weight": _CONTEXT_HEADS,
-    "question_overlap": frozenset({"relevance"}),
-    "response_overlap": frozenset({"utilization"}),
-    "sentence_pool": frozenset({"support"}),
-    "sentence_features": frozenset({"support"}),
-}
-
-
 def output_names(heads: Collection[str]) -> tuple[str, ...]:
     """Return the fields of ``Outputs`` that a model with these heads has, in order."""
-    return tuple(name for name, needed in _NEEDED.items() if needed.issubset(heads))
+    lacking = [head.outputs for name, head in HEADS.items() if name not in heads]
+    return tuple(name for name in Outputs._fields if not any(name in each for each in lacking))
 
 
 def outputs_from(arrays: Mapping[str, Array]) -> Outputs:
@@ -89,12 +59,13 @@ def outputs_from(arrays: Mapping[str, Array]) -> Outputs:
 
 def heads_of(outputs: Collection[str]) -> tuple[HeadName, ...]:
     """Return the heads of a model with these fields of ``Outputs``, in order."""
-    return tuple(head for head in HEAD_NAMES if {f"{head}_probs", f"{head}_states"} & set(outputs))
+    return tuple(name for name, head in HEADS.items() if head.outputs[0] in outputs)
 
 
 def unread_inputs(heads: Collection[str]) -> frozenset[str]:
     """Return the fields of ``Windows`` that no head of a model with these heads reads."""
-    return frozenset(name for name, readers in _READERS.items() if readers.isdisjoint(heads))
+    read = {field for name in heads for field in HEADS[cast(HeadName, name)].inputs}
+    return frozenset(field for head in HEADS.values() for field in head.inputs) - read
 
 
 def _namespace(array: Array) -> Any:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, NamedTuple, Self, get_args
+from typing import Any, Literal, NamedTuple, Self
 
-HeadName = Literal["support", "relevance", "utilization", "evidence"]
-HEAD_NAMES: tuple[HeadName, ...] = get_args(HeadName)
-DEFAULT_HEADS = HEAD_NAMES[:3]  # evidence needs labels that few data sets have
-CONTEXT_HEADS = HEAD_NAMES[1:3]  # judge context tokens
-EVIDENCE_STATES = 64  # width of the evidence head: a response's half, then a context's half
+from trivet.heads import DEFAULT_HEADS, HeadName
+
 TrunkKind = Literal["shared", "separate", "partial"]
 Granularity = Literal["token", "example"]
 Reduction = Literal["weakest_token", "weakest_sentence", "two_weakest_sentences"]

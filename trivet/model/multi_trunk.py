@@ -14,7 +14,8 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from trivet.errors import ConfigError
-from trivet.model.architecture import DEFAULT_HEADS, TrunkKind
+from trivet.heads import DEFAULT_HEADS
+from trivet.model.architecture import TrunkKind
 from trivet.model.trunk import Hidden, Trunk
 
 _BERT_SHAPED = ("bert", "roberta", "xlm-roberta")

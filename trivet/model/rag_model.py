@@ -8,6 +8,7 @@ from typing import Any, Self, cast
 import torch
 from torch import Tensor, nn
 
+from trivet.heads import CONTEXT_HEADS, DEFAULT_HEADS, EVIDENCE_STATES, HEAD_NAMES, HEADS, HeadName
 from trivet.heads.cross_attention_head import CrossAttentionHead
 from trivet.heads.support import entailment_logit
 from trivet.heads.token_head import TokenHead
@@ -20,25 +21,9 @@ from trivet.model.aggregate import (
     split_evidence,
     supported_anywhere,
 )
-from trivet.model.architecture import (
-    CONTEXT_HEADS,
-    DEFAULT_HEADS,
-    EVIDENCE_STATES,
-    HEAD_NAMES,
-    Architecture,
-    Granularity,
-    HeadName,
-    Reduction,
-)
+from trivet.model.architecture import Architecture, Granularity, Reduction
 from trivet.model.multi_trunk import AnyTrunk, make_trunk
 from trivet.model.trunk import Hidden, Trunk, describe_encoder
-
-HEADS: dict[HeadName, int] = {
-    "support": 3,
-    "relevance": 1,
-    "utilization": 1,
-    "evidence": EVIDENCE_STATES,
-}
 
 _PLAIN = Architecture()
 _NOWHERE = -1e4  # logit of the support of a token that is in no window
@@ -118,7 +103,7 @@ class RagModel(nn.Module):
 
     def add_head(self, name: HeadName) -> None:
         """Add a head with random weights; the heads keep the order of ``HEAD_NAMES``."""
-        classes, pooled, norm = HEADS[name], False, None
+        classes, pooled, norm = HEADS[name].width, False, None
         if name == "support":
             classes, pooled, norm = self.support_classes, self.pooled_support, self.support_norm
         if name == "utilization" and self.prefix_attention:
@@ -179,7 +164,7 @@ class RagModel(nn.Module):
     def _apply_heads(self, hidden: Hidden, is_response: Tensor) -> TokenLogits:
         logits = {name: self._decide(name, states, is_response) for name, states in hidden.items()}
         return {
-            name: values.squeeze(-1) if HEADS[cast(HeadName, name)] == 1 else values
+            name: values.squeeze(-1) if HEADS[cast(HeadName, name)].width == 1 else values
             for name, values in logits.items()
         }
 

@@ -17,7 +17,8 @@ from transformers import AutoConfig, AutoModel, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from trivet.errors import ConfigError, WindowError
-from trivet.model.architecture import DEFAULT_HEADS, TrunkKind
+from trivet.heads import DEFAULT_HEADS
+from trivet.model.architecture import TrunkKind
 from trivet.model.exact_match_embedding import ExactMatchEmbedding
 from trivet.model.mpnet_layers import MPNetLayers
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Annotated, Literal, get_args
 
-from trivet.model.architecture import HeadName
+from trivet.heads import HeadName
 from trivet.settings import FALSE_ALARMS, Setting
 
 Level = Literal["sentence", "response", "both"]

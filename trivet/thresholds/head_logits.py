@@ -14,11 +14,11 @@ from torch import Tensor
 from trivet.data.lexical_overlap import pair_overlaps
 from trivet.data.tokenization import BoolArray, IntArray
 from trivet.evaluation.packing import add_pairs, no_pairs
+from trivet.heads import HEAD_NAMES, HeadName
 from trivet.labelled.datamodule import Item, collate_items
 from trivet.labelled.labels import evidence_labels
 from trivet.measures.curves import FloatArray
 from trivet.measures.predictions import touched_sentences
-from trivet.model.architecture import HEAD_NAMES, HeadName
 from trivet.model.rag_model import RagModel, TokenLogits, question_similarity
 from trivet.records import ContextSpan, Labels, Span
 from trivet.thresholds.joining import HeadLogits

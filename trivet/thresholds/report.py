@@ -15,7 +15,7 @@ from trivet.bundle.schema import (
     SentenceLayerInfo,
 )
 from trivet.errors import DataError
-from trivet.model.architecture import HeadName
+from trivet.heads import HeadName
 from trivet.report.pages import Section, render_page
 from trivet.report.plots import reliability_svg
 from trivet.thresholds.choices import WEIGHED

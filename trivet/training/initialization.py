@@ -16,9 +16,10 @@ from trivet.configs.schema import TrainConfig
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.window_layout import WindowLayout
 from trivet.errors import ConfigError, install_line
+from trivet.heads import HEAD_NAMES, HeadName
 from trivet.heads.support import copy_nli_head
 from trivet.heads.token_head import TokenHead
-from trivet.model.architecture import HEAD_NAMES, NO_LAYER, Architecture, HeadName
+from trivet.model.architecture import NO_LAYER, Architecture
 from trivet.model.multi_trunk import make_trunk
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import Trunk, dropout_settings

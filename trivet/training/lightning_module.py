@@ -15,6 +15,7 @@ from torch import Tensor
 from trivet.configs.schema import LossConfig, OptimConfig
 from trivet.data.windows import Windows
 from trivet.errors import ConfigError
+from trivet.heads import HEAD_NAMES, HEADS, HeadName
 from trivet.heads.learned_weights import LearnedWeights
 from trivet.heads.losses import (
     evidence_cross_entropy,
@@ -32,7 +33,6 @@ from trivet.heads.support import (
 )
 from trivet.labelled.datamodule import Batch
 from trivet.model.aggregate import Outputs, gather_tokens
-from trivet.model.architecture import HEAD_NAMES, HeadName
 from trivet.model.rag_model import (
     RagModel,
     TokenLogits,
@@ -46,23 +46,9 @@ from trivet.training.memory import read_in_slices
 from trivet.training.teacher import Teacher
 from trivet.training.validation import ValidationMeasures
 
-# Losses of each head.
-HEAD_LOSSES = {
-    "support": ("window", "token", "sentence", "verdict", "opposites"),
-    "relevance": ("relevance", "relevance_share"),
-    "utilization": ("utilization", "utilization_share"),
-    "evidence": ("evidence", "similarity"),
-}
 _TAUGHT = "teacher_"  # names of the losses against a teacher begin like this
 
 COSINE = "gradient_cosine/"  # names of their figures begin like this
-# Sign and measure by which a trained head enters the score of a checkpoint.
-HEAD_MEASURES: dict[HeadName, tuple[int, str]] = {
-    "support": (1, "hallucination_auroc"),
-    "relevance": (-1, "relevance_rmse"),
-    "utilization": (-1, "utilization_rmse"),
-    "evidence": (1, "evidence_auroc"),
-}
 
 
 class RagTraining(lightning.LightningModule):
@@ -151,8 +137,8 @@ class RagTraining(lightning.LightningModule):
         counted = {"similarity": "relevance"}  # its rows are those with labels of relevance
         return {
             name: found[name] / max(1.0, batch.mean_labelled[counted.get(name, head)])
-            for head, names in HEAD_LOSSES.items()
-            for name in names
+            for head in HEADS
+            for name in HEADS[head].losses
             if name in found
         }
 
@@ -241,7 +227,7 @@ class RagTraining(lightning.LightningModule):
             losses |= {f"{_TAUGHT}{head}": loss / rows for head, loss in taught.items()}
         heads: dict[str, Tensor] = {}
         for head in self.active_heads:
-            names = (*HEAD_LOSSES[head], f"{_TAUGHT}{head}")
+            names = (*HEADS[head].losses, f"{_TAUGHT}{head}")
             heads[head] = torch.stack([losses[name] for name in names if name in losses]).sum()
         figures = {f"loss/{name}": loss for name, loss in losses.items()}
         figures |= {f"head/{head}": loss for head, loss in heads.items()}
@@ -347,8 +333,8 @@ class RagTraining(lightning.LightningModule):
         self._measures.reset()
         score = sum(
             sign * figures.get(f"{name}/mean", 0.0)
-            for head, (sign, name) in HEAD_MEASURES.items()
-            if head in self.active_heads
+            for head in self.active_heads
+            for sign, name in [HEADS[head].measure]
         )
         # Equal on every device, since the measures are joined.
         self.log_dict({f"{rows}/{name}": value for name, value in figures.items()}, sync_dist=True)

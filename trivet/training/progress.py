@@ -24,10 +24,10 @@ from lightning.pytorch.loggers import (
 )
 
 from trivet.errors import ConfigError
+from trivet.heads import HEADS
 
 logger = logging.getLogger(__name__)
 
-_HEADS = ("support", "relevance", "utilization", "evidence")
 _LATEST = 50  # steps that a rate is computed over
 
 
@@ -95,7 +95,7 @@ class _Watch(Callback):
     def figures(self, trainer: lightning.Trainer) -> dict[str, str]:
         """Return the figures to show: each head's loss, the rates, the time left."""
         logged = trainer.callback_metrics
-        heads = [head for head in _HEADS if f"head/{head}" in logged]
+        heads: list[str] = [head for head in HEADS if f"head/{head}" in logged]
         shown = {head: f"{float(logged[f'head/{head}']):.3f}" for head in heads}
         examples, windows = self.throughput.rates()
         shown |= {"examples/s": f"{examples:.1f}", "windows/s": f"{windows:.1f}"}

@@ -27,6 +27,7 @@ from trivet.configs.schema import TrainConfig
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows, WindowSettings
 from trivet.errors import ConfigError
+from trivet.heads import HEADS
 from trivet.labelled.datamodule import Item, collate_items
 from trivet.labelled.grouping import Leaks
 from trivet.model.aggregate import output_names
@@ -133,13 +134,7 @@ def keep_own_heads(config: TrainConfig) -> TrainConfig:
             "the new heads learn from windows of %d tokens, and %s reads windows of %d",
             *(config.window.size, config.encoder.name, info.window.size),
         )
-    off: set[str] = {*kept}
-    if "support" in off:
-        off = (off - {"support"}) | {"window", "token", "sentence", "verdict", "opposites"}
-    if off & {"relevance", "utilization"}:
-        off.add("share")
-    if "evidence" in off:
-        off.add("similarity")
+    off = {weight for name in kept for weight in HEADS[name].weights}
     return replace(config, loss=replace(config.loss, **cast(Any, dict.fromkeys(off, 0.0))))
 
 

@@ -16,6 +16,7 @@ from trivet.configs.schema import SourceConfig, TrainConfig
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import WindowSettings
 from trivet.errors import ConfigError
+from trivet.heads import HEADS
 from trivet.labelled.datamodule import Item, prepare
 from trivet.labelled.grouping import Leaks, drop_leaks
 from trivet.labelled.prepared_rows import prepare_cached
@@ -147,16 +148,12 @@ def _refuse_unlabelled(config: TrainConfig, taught: Sequence[LabelledExample]) -
     if config.encoder.init != "bundle" or config.distill.teacher is not None:
         return
     own = read_bundle(config.encoder.name).info.heads
-    for name, part, what in (
-        ("relevance", "relevant", "the relevant parts of its contexts"),
-        ("utilization", "utilized", "the used parts of its contexts"),
-        ("evidence", "evidence", "the evidence of a response sentence"),
-    ):
-        if name not in config.heads or name in own:
-            continue
-        found = (getattr(row.labels, part) for row in taught)
+    for name in (each for each in config.heads if each not in own):
+        found = (getattr(row.labels, HEADS[name].labels[0]) for row in taught)
+        # No evidence of any sentence is an empty list.
         if not any(labels if name == "evidence" else labels is not None for labels in found):
             raise ConfigError(
                 f"heads: {config.encoder.name} has no {name} head, and none of the {len(taught)} "
-                f"training rows names {what}, which would teach one; leave {name} out"
+                f"training rows names {HEADS[name].taught_by}, which would teach one; leave "
+                f"{name} out"
             )

@@ -13,7 +13,8 @@ from torch import nn
 from tests.conftest import TINY
 from trivet.backends.profiles import Sizes, make_windows
 from trivet.errors import WindowError
-from trivet.model.architecture import DEFAULT_HEADS, TrunkKind
+from trivet.heads import DEFAULT_HEADS
+from trivet.model.architecture import TrunkKind
 from trivet.model.inference.rag_inference import InferenceTrunk, inference_trunk
 from trivet.model.multi_trunk import make_trunk
 from trivet.model.rag_model import RagModel, as_tensors

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from trivet.model.architecture import DEFAULT_HEADS
+from trivet.heads import DEFAULT_HEADS
 from trivet.model.inference.bert import InferenceBert
 from trivet.model.inference.deberta import InferenceDeberta
 from trivet.model.inference.layer import Form

@@ -11,7 +11,8 @@ import trivet
 from trivet.bundle.schema import EncoderInfo, Thresholds
 from trivet.data.windows import WindowSettings
 from trivet.evaluation.evaluator import Evaluator
-from trivet.model.architecture import HeadName, Reduction
+from trivet.heads import HeadName
+from trivet.model.architecture import Reduction
 from trivet.records import Evaluation, SpanCategory
 from trivet.serve.http.settings import ServerSettings
 from trivet.settings import described_fields

@@ -25,7 +25,7 @@ from trivet.bundle.backend_info import EngineInfo, ShapeRange
 from trivet.bundle.manifest import MANIFEST_NAME
 from trivet.bundle.schema import INPUTS, outputs_of
 from trivet.errors import BundleError
-from trivet.model.architecture import DEFAULT_HEADS
+from trivet.heads import DEFAULT_HEADS
 from trivet.verdict_json import SCORES
 
 if TYPE_CHECKING:

@@ -40,8 +40,8 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.packing import BackendCall, WindowAccumulator, pack_calls
 from trivet.evaluation.postprocessing import to_evaluation
 from trivet.evaluation.preprocessing import PreprocessedExample
+from trivet.heads import DEFAULT_HEADS
 from trivet.model.aggregate import Outputs, output_names, outputs_from
-from trivet.model.architecture import DEFAULT_HEADS
 from trivet.records import Evaluation, RagExample
 from trivet.serve.triton.config import find_bundle, read_parameters
 from trivet.verdict_json import SCORES

@@ -34,7 +34,7 @@ from trivet.bundle.bundle import (
 from trivet.bundle.schema import BundleInfo, GraphInfo
 from trivet.data.windows import Windows
 from trivet.errors import BundleError
-from trivet.model.architecture import DEFAULT_HEADS
+from trivet.heads import DEFAULT_HEADS
 from trivet.serve.triton.config import (
     BUNDLE,
     ENCODER,
