@@ -84,7 +84,8 @@ def test_an_epoch_of_batches_has_the_gradient_of_all_examples_together(
     examples = []
     for count in range(0, 24, 2):  # of contexts, hence of windows
         for labelled in labelled_examples:
-            contexts = (*labelled.example.contexts, *[foreign] * count)
+            more = [f"{foreign} {number}" for number in range(count)]
+            contexts = (*labelled.example.contexts, *more)
             texts = replace(labelled.example, contexts=contexts)
             examples.append(replace(labelled, example=texts, weight=1 + count % 3))
     items = prepare(examples, tokenizer, WindowSettings(48))
