@@ -131,7 +131,8 @@ def test_empty_contexts_may_be_allowed(server: Asked, embedded: Evaluator) -> No
 def test_a_large_request_is_parsed_in_a_thread(serve: Serve) -> None:
     server = serve(backend=EvenBackend())
     passage = "A ferry, red as it was, left at one, at two, at six, at ten. "
-    large = {**EXAMPLE, "contexts": [passage * 100] * 12}
+    ferries = [passage.replace("ferry", f"ferry{number}") * 100 for number in range(12)]
+    large = {**EXAMPLE, "contexts": ferries}
     assert len(json.dumps(large)) > 65_536
     answer = server.post("/v1/evaluate", large).json()
     assert answer["windows"] > 32
