@@ -55,7 +55,9 @@ def cached(tiny_tokenizer: SegmentTokenizer, tmp_path: Path) -> Callable[..., Pr
 
 def same(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray):
-        return one.dtype == other.dtype and np.array_equal(one, other)
+        return one.dtype == other.dtype and np.array_equal(
+            one, other, equal_nan=one.dtype.kind == "f"
+        )
     if isinstance(one, tuple):
         return len(one) == len(other) and all(map(same, one, other))
     if hasattr(one, "__slots__") and not isinstance(one, LabelledExample):
