@@ -20,12 +20,12 @@ import torch
 from trivet.backends.device import find_gpu
 from trivet.backends.torch import TorchBackend, check_gpu
 from trivet.bundle.bundle import TEXTS_NAME, TOKENIZER_NAME, check_folder, read_bundle, write_bundle
-from trivet.bundle.schema import BundleInfo, CalibrationInfo, Thresholds
+from trivet.bundle.schema import BundleInfo, CalibrationInfo, CompletenessInfo, Thresholds
 from trivet.bundle.weights import load_rag_model
 from trivet.data.tokenization import BoolArray, SegmentTokenizer
 from trivet.errors import BundleError, DataError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.heads import DEFAULT_HEADS, HEAD_NAMES, HEADS, HeadName
+from trivet.heads import CONTEXT_HEADS, DEFAULT_HEADS, HEAD_NAMES, HEADS, HeadName
 from trivet.heads.token_head import TokenHead
 from trivet.labelled.datamodule import Item, prepare
 from trivet.labelled.grouping import document
@@ -34,6 +34,7 @@ from trivet.model.rag_model import RagModel
 from trivet.thresholds.apply import load_rows
 from trivet.thresholds.choices import Choices
 from trivet.thresholds.choose import ChosenThresholds, choose_answered, choose_or_keep, dev_scores
+from trivet.thresholds.completeness import expected_completeness, fit_completeness
 from trivet.thresholds.cross_fitting import HeadReport, cross_fitted, halves, head_report, parts
 from trivet.thresholds.fit import (
     LinearMap,
@@ -127,6 +128,8 @@ def calibrate(
     for name, found in fitted.items():
         _put(model, name, found)
     info = describe(bundle.info.calibration, fitted, reports, choices.keep_layer, specs, split)
+    if fitted.keys() & set(CONTEXT_HEADS):
+        info = info.model_copy(update={"completeness": _completeness(items, logits, maps)})
     changed: dict[str, Any] = {"calibration": info, "scores": (), "evidence": evidence}
     changed |= {"graphs": (), "engines": (), "openvino": None}
 
@@ -163,6 +166,21 @@ def calibrate(
 
     write(out or bundle.folder, chosen.thresholds)
     return Calibrated(info, reports, chosen)
+
+
+def _completeness(
+    items: Sequence[Item],
+    logits: Mapping[HeadName, HeadLogits],
+    maps: Mapping[HeadName, LinearMap],
+) -> CompletenessInfo | None:
+    """Return the map of completeness for the new maps; None without its heads or its scores."""
+    if not set(CONTEXT_HEADS) <= logits.keys():
+        return None
+    relevance, utilization = CONTEXT_HEADS
+    predicted = expected_completeness(
+        logits[relevance], logits[utilization], (maps[relevance], maps[utilization])
+    )
+    return fit_completeness(predicted, [item.labelled.labels.completeness for item in items])
 
 
 def fold(head: TokenHead, scale: float, shift: float) -> None:

@@ -207,12 +207,20 @@ class CalibrationError(Part):
     n: int = Field(ge=0)
 
 
+class CompletenessInfo(Part):
+    """Map of completeness on the host: sigmoid(scale * logit + shift)."""
+
+    scale: float = Field(gt=0)
+    shift: float
+
+
 class CalibrationInfo(Part):
     """Calibration of the probabilities, fitted on dev rows."""
 
     # linear maps of all calibrations combined; folded into the weights
     heads: dict[HeadName, PlattInfo] = Field(default={})
     sentences: SentenceLayerInfo | None = None  # layer of the last calibration
+    completeness: CompletenessInfo | None = None  # likewise
     errors: dict[HeadName, CalibrationError] = Field(default={})  # of the last calibration
     data: tuple[str, ...] = ()
     split: str | None = None

@@ -9,6 +9,8 @@ from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, 
 from dataclasses import replace
 from typing import Any, TypeVar, Unpack
 
+import numpy as np
+
 from trivet.backends.backend import POSITIONS, Backend, LoadedBackend, ShapedBackend, workers_of
 from trivet.backends.loading import check_options, load_backend, load_tokenizer
 from trivet.bundle.bundle import Bundle, read_bundle
@@ -31,6 +33,7 @@ from trivet.interface import Options, Result, Results, check_threshold, checked,
 from trivet.logs.context_values import named_example
 from trivet.logs.conversation import Turns, read_turns
 from trivet.logs.rows import check_rows, count_rows, read_examples
+from trivet.model.aggregate import logits_of
 from trivet.records import Evaluation, FailedEvaluation, RagExample, TokenVerdict
 from trivet.settings import BackendName, Precision
 
@@ -355,7 +358,11 @@ class Evaluator:
                 continue
             try:
                 answer = next(answers)
-                outcome = reading(each, answer.join(*self._joined_as), thresholds)
+                outputs = answer.join(*self._joined_as)
+                if (fitted := info.calibration.completeness) and outputs.completeness is not None:
+                    logits = fitted.scale * logits_of(outputs.completeness) + fitted.shift
+                    outputs = outputs._replace(completeness=1 / (1 + np.exp(-logits)))
+                outcome = reading(each, outputs, thresholds)
                 if self.bundle.revision and isinstance(outcome, Evaluation):
                     outcome = replace(outcome, revision=self.bundle.revision)
                 if isinstance(outcome, Evaluation):

@@ -1,0 +1,51 @@
+"""The map of completeness: the model's own quotient, and a rising map of it to the scores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.thresholds.test_fit import head
+from trivet.model.aggregate import completeness
+from trivet.thresholds.completeness import expected_completeness, fit_completeness
+from trivet.thresholds.fit import IDENTITY, LinearMap, probabilities
+from trivet.thresholds.joining import sigmoid
+
+
+def test_the_quotient_is_that_of_the_model() -> None:
+    random = np.random.default_rng(0)
+    # Three examples of two, one and three sentences; the last sentence has two tokens.
+    row, sentence = np.array([0, 0, 1, 2, 2, 2]), np.array([0, 1, 2, 3, 4, 5, 5])
+    heads = [
+        replace(
+            head(random.normal(size=7), np.zeros(6)),
+            sentence=sentence,
+            row=row,
+            verdict=np.full(3, np.nan),
+            weight=np.ones(3),
+        )
+        for _ in range(2)
+    ]
+    maps = LinearMap(2.0, 0.5), IDENTITY
+    found = expected_completeness(heads[0], heads[1], maps)
+    tokens = [probabilities(*pair).tokens for pair in zip(heads, maps, strict=True)]
+    shares = (1 / np.bincount(row)[row] / np.bincount(sentence))[sentence]
+    for number in range(3):
+        own = row[sentence] == number
+        wanted = completeness(tokens[0][own][None], tokens[1][own][None], shares[own][None])
+        assert found[number] == pytest.approx(wanted[0])
+
+
+def test_a_fit_finds_the_map_that_made_the_scores() -> None:
+    logits = np.random.default_rng(0).normal(size=500) * 2
+    found = fit_completeness(sigmoid(logits), [*sigmoid(0.6 * logits + 0.8), None][:500])
+    assert found is not None
+    assert (found.scale, found.shift) == pytest.approx((0.6, 0.8), abs=1e-3)
+
+
+def test_few_or_equal_scores_give_no_map() -> None:
+    predicted = np.linspace(0.1, 0.9, 40)
+    assert fit_completeness(predicted, [1.0] * 29 + [None] * 11) is None
+    assert fit_completeness(predicted, [1.0] * 40) is None
