@@ -1,4 +1,4 @@
-"""The heads of a model in one table, which all other parts read; imports nothing of the house.
+"""The heads of a model in one table, which all other parts read; imports nothing of the package.
 
 A new head needs its line here, its logits (``model.rag_model``), their joining
 (``model.aggregate``), its loss (``training.lightning_module``) and its place in the verdict
