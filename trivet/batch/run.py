@@ -39,7 +39,7 @@ OnBlock = Callable[[RunTally], None]
 class ResumePolicy:
     """Treatment of an existing output, and of bad rows."""
 
-    restart: bool = False  # begin anew, whatever the output contains
+    restart: bool = False  # start over, whatever the output contains
     force: bool = False  # resume even if input, bundle or settings have changed
     strict: bool = False  # stop at the first row that cannot be evaluated
 
@@ -110,7 +110,7 @@ def evaluate_to_file(
             if skipped < done.rows:
                 raise RunChangedError(
                     f"{log.source}: has {skipped} rows, but {done.rows} of them were evaluated; "
-                    "begin anew with --restart"
+                    "start over with --restart"
                 )
             blocks = evaluate_blocks(
                 *(evaluator, rows, settings, record.block_characters),
@@ -192,7 +192,7 @@ def _begin(
     # A finished file of another format, whose lines are gone.
     is_made = kept.path != out and before.finished and out.exists()
     if not kept.size and not is_made:
-        logger.info("%s: empty or removed; the run begins anew", out)
+        logger.info("%s: empty or removed; the run starts over", out)
         return now
     promised = before.progress.bytes
     if not is_made and (kept.size < promised or (before.finished and kept.size > promised)):
@@ -204,13 +204,12 @@ def _begin(
     if not changes:
         return before
     if not policy.force or is_made:
+        reason = f"was written by a different run ({'; '.join(changes)})"
         if len(changes) == 1 and log.begins_with(before.input["bytes"], before.input["sha256"]):
             counts = f"{before.progress.rows} rows evaluated, {sum(1 for _ in rows)} now"
-            changes = [f"the log has grown since ({counts})"]
-        raise RunChangedError(
-            f"{out}: {'; '.join(changes)}; {_WAY_OUT}"
-            + ("" if is_made else ", or go on nevertheless with --force")
-        )
+            reason = f"the log has grown since ({counts})"
+        way_out = _WAY_OUT + ("" if is_made else ", or resume with --force")
+        raise RunChangedError(f"{out}: {reason}; {way_out}")
     now.started, now.progress, now.counts = before.started, before.progress, before.counts
     now.changed = [*before.changed, *changes]
     return now

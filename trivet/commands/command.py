@@ -43,7 +43,9 @@ class Command(typer.core.TyperCommand):
         panels: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             if (shown := param.get_help_record(ctx)) is not None:
-                kind = "Arguments" if param.param_type_name == "argument" else "Options"
+                kind = "Options"
+                if param.param_type_name == "argument":
+                    kind, shown = "Arguments", (shown[0].partition(" <")[0], shown[1])
                 panel = getattr(param, "rich_help_panel", None) or kind
                 if "--help" in param.opts and panels.keys() - {"Arguments"}:
                     panel = _in_order(panels)[-1]
