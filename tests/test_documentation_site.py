@@ -29,7 +29,7 @@ def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     assert "WARNING" not in result.stderr
     reference = (tmp_path / "api" / "index.html").read_text(encoding="utf-8")
-    assert "evaluate_many" in reference and "UnsupportedSpan" in reference
+    assert "evaluate_many" in reference and "MarkedSpan" in reference
 
 
 def test_every_page_is_in_the_navigation() -> None:

@@ -28,7 +28,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 # other tests: 143, SIGTERM while training (training/test_resume.py) or again while serving, and 1,
 # a server that must leave requests without an answer (serve/http/test_process.py).
 COMMANDS: list[tuple[Any, ...]] = [
-    (1, "evaluate unfit.jsonl", "1 of 1 row failed: empty_contexts 1"),
+    (1, "evaluate unfit.jsonl", "1 failed"),
     (1, "evaluate unfit.jsonl --strict", "line 1: there are no contexts"),
     (1, "test --data jsonl:tokenless.jsonl", "1 evaluated, 1 failed"),
     (1, "annotate unfit.jsonl --out a.jsonl --model m", "empty_contexts 1"),

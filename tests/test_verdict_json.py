@@ -15,8 +15,8 @@ from trivet.records import (
     ContextSentence,
     ContextVerdict,
     Evaluation,
+    MarkedSpan,
     SentenceVerdict,
-    UnsupportedSpan,
 )
 from trivet.verdict_json import read_evaluation, read_scores
 
@@ -28,7 +28,7 @@ VERDICT = Evaluation(
     utilization=None,
     completeness=1.0,
     adherent=False,
-    unsupported=(UnsupportedSpan(4, 9, "sinks", 0.875),),
+    unsupported=(MarkedSpan(4, 9, "sinks", 0.875),),
     sentences=(SentenceVerdict(0, 10, "It\u200b sinks.", 0.25, False),),
     contexts=(
         ContextVerdict(0.75, None, (ContextSentence(0, 9, "It swims.", 0.75, None),)),

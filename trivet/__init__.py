@@ -122,5 +122,12 @@ def render_terminal(verdict: Evaluation) -> Any:
     return render_evaluation(verdict)
 
 
+def render_text(verdict: Evaluation) -> str:
+    """Return a verdict as ``print`` shows it."""
+    from trivet.report.terminal import plain_text
+
+    return plain_text(verdict)
+
+
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})

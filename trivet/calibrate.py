@@ -8,9 +8,7 @@ stays the same.
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -18,13 +16,12 @@ from typing import Any, cast
 import torch
 
 from trivet.backends.device import find_gpu
-from trivet.backends.torch import TorchBackend, check_gpu
+from trivet.backends.torch import check_gpu
 from trivet.bundle.bundle import TEXTS_NAME, TOKENIZER_NAME, check_folder, read_bundle, write_bundle
-from trivet.bundle.schema import BundleInfo, CalibrationInfo, CompletenessInfo, Thresholds
+from trivet.bundle.schema import BundleInfo, CalibrationInfo, CompletenessInfo
 from trivet.bundle.weights import load_rag_model
 from trivet.data.tokenization import BoolArray, SegmentTokenizer
 from trivet.errors import BundleError, DataError
-from trivet.evaluation.evaluator import Evaluator
 from trivet.heads import CONTEXT_HEADS, DEFAULT_HEADS, HEAD_NAMES, HEADS, HeadName
 from trivet.heads.token_head import TokenHead
 from trivet.labelled.datamodule import Item, prepare
@@ -33,7 +30,7 @@ from trivet.model.architecture import NO_LAYER
 from trivet.model.rag_model import RagModel
 from trivet.thresholds.apply import load_rows
 from trivet.thresholds.choices import Choices
-from trivet.thresholds.choose import ChosenThresholds, choose_answered, choose_or_keep, dev_scores
+from trivet.thresholds.choose import ChosenThresholds, choose_or_keep, dev_scores
 from trivet.thresholds.completeness import expected_completeness, fit_completeness
 from trivet.thresholds.cross_fitting import HeadReport, cross_fitted, halves, head_report, parts
 from trivet.thresholds.fit import (
@@ -47,7 +44,6 @@ from trivet.thresholds.fit import (
 from trivet.thresholds.head_logits import read_heads, tokens_read
 from trivet.thresholds.joining import HeadLogits, Probabilities
 from trivet.thresholds.report import describe
-from trivet.thresholds.streams import choosing, read_streams
 
 logger = logging.getLogger(__name__)
 
@@ -130,41 +126,28 @@ def calibrate(
     info = describe(bundle.info.calibration, fitted, reports, choices.keep_layer, specs, split)
     if fitted.keys() & set(CONTEXT_HEADS):
         info = info.model_copy(update={"completeness": _completeness(items, logits, maps)})
-    changed: dict[str, Any] = {"calibration": info, "scores": (), "evidence": evidence}
+    changed: dict[str, Any] = {"calibration": info, "scores": (), "alarms": ()}
+    changed |= {"evidence": evidence}
     changed |= {"graphs": (), "engines": (), "openvino": None}
 
-    def write(target: Path, thresholds: Thresholds | None) -> None:
-        write_bundle(
-            target,
-            bundle.info.model_copy(update=changed | {"thresholds": thresholds}),
-            tokenizer.to_json(),
-            weights=model.state_dict(),
-            architecture=model.architecture(),
-            extra=bundle.contents(TEXTS_NAME),
-        )
-
     chosen = ChosenThresholds(None)
-    if bundle.info.thresholds is not None:
+    if (old_thresholds := bundle.info.thresholds) is not None:
         before, after = (
             list(dev_scores(items, logits["support"], found["support"], bundle.info.faithfulness))
             for found in (old, maps)
         )
-        thresholds = bundle.info.thresholds
-        if "relevance" in maps:
-            answered = choose_answered(logits["relevance"], maps["relevance"])
-            thresholds = replace(thresholds, answered=answered or thresholds.answered)
-        rows = choosing((item.labelled for item in items), choices.thresholds_from)
-        # A bundle in place is replaced once, when all of the new one is known.
-        with tempfile.TemporaryDirectory() as held:
-            write(Path(held), thresholds)
-            backend = TorchBackend(deepcopy(model), settings.size, where, compiled=False)
-            backend.max_windows = min(backend.max_windows, call_windows)
-            streams = read_streams(Evaluator(held, backend=backend), rows)
         chosen = choose_or_keep(
-            thresholds, before, after, choices.thresholds_from, choices.false_alarms, streams
+            old_thresholds, before, after, choices.thresholds_from, choices.false_alarms
         )
 
-    write(out or bundle.folder, chosen.thresholds)
+    write_bundle(
+        out or bundle.folder,
+        bundle.info.model_copy(update=changed | {"thresholds": chosen.thresholds}),
+        tokenizer.to_json(),
+        weights=model.state_dict(),
+        architecture=model.architecture(),
+        extra=bundle.contents(TEXTS_NAME),
+    )
     return Calibrated(info, reports, chosen)
 
 

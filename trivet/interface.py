@@ -10,8 +10,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, get_type_hints
 
-from trivet.records import ContextSpan, Evaluation, FailedEvaluation, UnsupportedSpan
-from trivet.settings import percentage_hint
+from trivet.records import ContextSpan, Evaluation, FailedEvaluation, MarkedSpan
+from trivet.settings import THRESHOLD_NAMES, ThresholdName, percentage_hint
 
 if TYPE_CHECKING:
     import pandas
@@ -26,10 +26,11 @@ class Options(TypedDict, total=False):
     """Options of every evaluation; ``Evaluator.evaluate`` documents them."""
 
     allow_empty_contexts: bool
-    threshold: float | None
+    threshold: float | ThresholdName | None
+    strict: bool
 
 
-_DEFAULTS = Options(allow_empty_contexts=False, threshold=None)
+_DEFAULTS = Options(allow_empty_contexts=False, threshold=None, strict=False)
 
 
 def takes_options(function: F) -> F:
@@ -53,17 +54,18 @@ def checked(options: Options) -> Options:
     return options
 
 
-def check_threshold(threshold: float | None) -> None:
-    """Refuse a sentence threshold outside [0, 1].
+def check_threshold(threshold: float | str | None) -> None:
+    """Refuse a sentence threshold that is neither a name nor in [0, 1].
 
     Raises:
-        TypeError: The value is not a number.
+        TypeError: It is neither a name nor a number.
         ValueError: The message has the value, and of a percentage the share to write.
     """
-    if threshold is None:
+    if threshold is None or (isinstance(threshold, str) and threshold in THRESHOLD_NAMES):
         return
     if isinstance(threshold, bool | str) or not hasattr(threshold, "__float__"):
-        raise TypeError(f"threshold must be a number in [0, 1], not {threshold!r}")
+        names = ", ".join(THRESHOLD_NAMES)
+        raise TypeError(f"threshold must be a number in [0, 1] or {names}, not {threshold!r}")
     if not 0 <= threshold <= 1:
         hint = percentage_hint(threshold)
         raise ValueError(f"threshold must be in [0, 1], got {threshold:g}{hint}")
@@ -157,15 +159,15 @@ class SentenceEvent:
         end: One past the last character.
         text: The sentence.
         support: As of ``SentenceVerdict``; ``None`` without a claim.
-        supported: Whether ``support`` reaches ``threshold``, whatever the sentences before it
-            reach; ``None`` without a claim.
+        supported: Whether ``support`` reaches ``threshold``; ``None`` without a claim.
         unsupported: Spans in it that no context supports, by characters of the text so far.
         source: Its best source by the evidence head, else the context sentence that shares most
             words with it; ``None`` without contexts.
         source_text: Text of ``source``.
         abstains: Whether it says that there is no answer.
-        threshold: Threshold of single sentences, of the bundle or the call; ``None`` from a server
-            that does not tell it.
+        threshold: Threshold of the bundle or the call; ``None`` from a server that does not tell
+            it.
+        to_check: Spans in it to check if it is supported, as of ``Evaluation``.
     """
 
     start: int
@@ -173,11 +175,12 @@ class SentenceEvent:
     text: str
     support: float | None
     supported: bool | None
-    unsupported: tuple[UnsupportedSpan, ...]
+    unsupported: tuple[MarkedSpan, ...]
     source: ContextSpan | None
     source_text: str | None
     abstains: bool = False
     threshold: float | None = None
+    to_check: tuple[MarkedSpan, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the event as plain dictionaries, lists, numbers and strings."""

@@ -94,9 +94,7 @@ class Labels:
         relevant: Spans of the contexts that help to answer the question.
         utilized: Spans of the contexts that the response uses.
         evidence: Support of every supported span of the response.
-        relevance: Score of the annotators in [0, 1], if the data has one.
-        utilization: Likewise.
-        completeness: Likewise.
+        relevance, utilization, completeness: Scores of the annotators in [0, 1], if there are any.
         unclear: Spans of the response whose support is unknown although ``unsupported`` is known.
         contradicted: Those of the unsupported spans that the contexts contradict; they do not
             mention the others. ``None`` if this is unknown.
@@ -155,23 +153,27 @@ class LabelledExample:
     published: tuple[PublishedScores, ...] = ()
 
 
-SpanReason = Literal["value_not_in_contexts", "value_of_another_passage", "not_supported"]
+SpanReason = Literal[
+    "value_not_in_contexts",
+    "value_of_another_passage",
+    "quotation_not_in_contexts",
+    "identifier_not_in_contexts",
+    "near_threshold",
+    "not_supported",
+]
 SpanCategory = Literal["contradiction", "fabricated_reference", "unsupported_addition"]
 SpanSubcategory = Literal["numerical", "temporal", "entity", "value"]
 
 
 @dataclass(frozen=True, slots=True)
-class UnsupportedSpan:
-    """A span of the response that no context supports.
+class MarkedSpan:
+    """A span of the response that no context supports, or that a person should check.
 
     Attributes:
-        start: First character.
-        end: One past the last character.
-        text: ``response[start:end]``.
+        start, end, text: Place in the response, and ``response[start:end]``.
         probability: Mean probability of its tokens to be **unsupported**; of a value, that of its
             sentence.
-        reason: Why it is marked: a value that no context has, a value that only another passage
-            has, or text that nothing supports.
+        reason: Why it is marked.
         category, subcategory: Kind of the error of a value, by LettuceDetect's taxonomy; ``None``
             for other text.
         found_at: Place of the value in the other passage.
@@ -204,9 +206,7 @@ class SentenceVerdict:
     """A sentence of the response, with its support probability and its verdict.
 
     Attributes:
-        start: First character.
-        end: One past the last character.
-        text: ``response[start:end]``.
+        start, end, text: Place in the response, and ``response[start:end]``.
         support: Probability that the contexts support it; ``None`` without a claim.
         supported: Verdict; ``None`` without a claim, since there is nothing to check.
         evidence: Its sources, best first; ``None`` if the bundle has no evidence head.
@@ -271,8 +271,7 @@ class Citations:
 
     marks: tuple[CitationMark, ...]
     precision: float  # share of the marks that are supported
-    # share of the supported sentences with a source that cite a context of theirs
-    recall: float | None
+    recall: float | None  # share of the supported sentences with a source that cite it
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,23 +294,19 @@ class Evaluation:
         completeness: Share of the relevant context that the response uses. ``None`` as utilization,
             and of a response that abstains or has no supported sentence.
         adherent: Whether no sentence of the response is unsupported.
-        unsupported: Spans of the response that no context supports: the weakest words of each
-            unsupported sentence, or all of it.
-        sentences: Sentences of the response.
-        contexts: One verdict for each context, in order.
-        windows: Number of windows that the encoder read.
-        window_size: Maximum tokens of a window.
+        unsupported: Spans of the response that no context supports.
+        sentences, contexts: One verdict for each, in order.
+        windows, window_size: Number of windows that the encoder read, and their maximum tokens.
         cut_question_tokens: Number of question tokens that did not fit and were **not** read.
         response_chunks: Number of chunks in which the response was read (1: whole).
-        replaced_characters: Number of characters that could not be encoded (lone surrogates) and
-            were read as U+FFFD.
-        threshold: Threshold of the bundle or the call: a sentence is unsupported if its support
-            and ``faithfulness`` are both below it.
+        replaced_characters: Number of lone surrogates, which were read as U+FFFD.
+        threshold: Support below which a sentence is unsupported, of the bundle or the call.
         language: Language of a response or contexts that are not English: ``de``, or ``und`` if
             it is unknown. The model reads English, so such a verdict says little.
         revision: Commit of a bundle from the hub; ``None`` for other bundles.
         citations: Citation marks such as ``[1]``; ``None`` if the response has none.
         abstains: Whether the response says that there is no answer, and claims nothing.
+        to_check: Spans of supported sentences that a person should look at, each with its reason.
     """
 
     id: str | None
@@ -321,7 +316,7 @@ class Evaluation:
     utilization: float | None
     completeness: float | None
     adherent: bool | None
-    unsupported: tuple[UnsupportedSpan, ...]
+    unsupported: tuple[MarkedSpan, ...]
     sentences: tuple[SentenceVerdict, ...]
     contexts: tuple[ContextVerdict, ...]
     windows: int
@@ -334,6 +329,7 @@ class Evaluation:
     revision: str | None = None
     citations: Citations | None = None
     abstains: bool = False
+    to_check: tuple[MarkedSpan, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict as plain dictionaries, lists, numbers and strings."""
@@ -347,6 +343,10 @@ class Evaluation:
     def _repr_html_(self) -> str:
         """Return the display in a notebook, drawn as in a report."""
         return str(_package().render_notebook(self))
+
+    def __str__(self) -> str:
+        """Return the display in a terminal, without colours."""
+        return str(_package().render_text(self))
 
     def __rich__(self) -> Any:
         """Return the display in a terminal, for `rich.print`."""
@@ -366,6 +366,9 @@ def _package() -> Any:
     return sys.modules[__name__.partition(".")[0]]
 
 
+_LINE_ENDS = "\x85\u2028\u2029"
+
+
 def to_json_text(record: dict[str, Any]) -> str:
     """Return a record as one line of JSON that can be encoded as UTF-8.
 
@@ -373,6 +376,8 @@ def to_json_text(record: dict[str, Any]) -> str:
         ValueError: A number is NaN or infinite.
     """
     text = json.dumps(record, ensure_ascii=False, allow_nan=False)
+    for character in _LINE_ENDS:  # some readers of lines end one there; they are in strings alone
+        text = text.replace(character, f"\\u{ord(character):04x}")
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 from trivet.errors import ConfigError
 
@@ -18,7 +18,7 @@ RARE = "Rarely needed"
 BackendName = Literal["onnx", "openvino", "tensorrt", "torch"]
 Precision = Literal["fp32", "int8", "bf16", "fp16"]
 """Precision of a graph."""
-FALSE_ALARMS = 0.1
+FALSE_ALARMS = 0.15
 """Share of the faithful responses that may be flagged, unless another is asked for."""
 
 
@@ -106,6 +106,25 @@ def check_ranges(settings: object, section: str = "") -> None:
             raise ConfigError(f"{section}{field.name} ({value:g}) must be {must}")
 
 
+ThresholdName = Literal["careful", "balanced", "strict"]
+THRESHOLD_NAMES: tuple[ThresholdName, ...] = get_args(ThresholdName)
+"""Names of a bundle's sentence thresholds, rising; ``balanced`` is the default."""
+
+
+def read_threshold(text: str) -> float | ThresholdName:
+    """Read a sentence threshold from the command line: a name, or a number in [0, 1]."""
+    for name in THRESHOLD_NAMES:
+        if text == name:
+            return name
+    try:
+        value = float(text)
+    except ValueError:
+        names = ", ".join(THRESHOLD_NAMES)
+        raise SettingError(f"{text!r} is neither a number from 0 to 1 nor one of {names}") from None
+    check_share(value)
+    return value
+
+
 def check_share(value: float | None) -> None:
     """Refuse a number outside [0, 1]; of a percentage say the share to write."""
     if value is not None and not 0 <= value <= 1:
@@ -134,11 +153,12 @@ ThreadsOption = Annotated[
     int | None, Setting("Threads; default: one per core.", metavar="N", panel="Model", least=1)
 ]
 ThresholdOption = Annotated[
-    float | None,
+    float | ThresholdName | None,
     Setting(
-        "From 0 to 1; default: the bundle's own.",
-        metavar="SUPPORT",
+        "Support from 0 to 1, or careful, balanced or strict; default: balanced.",
+        metavar="SUPPORT|NAME",
         panel="Model",
-        check=check_share,
+        typed=str,
+        read=read_threshold,
     ),
 ]

@@ -21,7 +21,7 @@ from trivet.measures.intervals import Draws, auroc
 from trivet.measures.metrics import Measured, measure, to_figure
 from trivet.measures.predictions import Prediction
 from trivet.measures.samples import Sample
-from trivet.records import Evaluation, FailedEvaluation, LabelledExample, UnsupportedSpan
+from trivet.records import Evaluation, FailedEvaluation, LabelledExample, MarkedSpan
 
 _COSTS = "seconds", "calls", "prompt_tokens", "completion_tokens"
 
@@ -67,7 +67,7 @@ def _verdict(row: LabelledExample, score: Score) -> Evaluation | FailedEvaluatio
         completeness=None,
         adherent=not score.hallucinated,  # its figures are left out without a threshold
         unsupported=tuple(
-            UnsupportedSpan(span.start, span.end, text[span.start : span.end], 0.0)
+            MarkedSpan(span.start, span.end, text[span.start : span.end], 0.0)
             for span in score.spans or ()
         ),
         sentences=(),

@@ -16,7 +16,7 @@ def test_the_exit_code_says_how_it_went(call: Call, write_log: WriteLog, tmp_pat
     log, out = write_log(range(70)), tmp_path / "v.jsonl"
     code, said, err = call("evaluate", log, "--out", out)
     assert (code, said) == (0, "")
-    assert "of 70 answers unsupported" in err and "means: faithfulness 0." in err
+    assert " unsupported" in err and "means: faithfulness 0." in err
     assert err.endswith(f"verdicts: {out}\n")
     assert call("evaluate", log, "--out", out, "--texts", "--restart")[0] == 0
     write_log([*range(70), "{broken"])
@@ -24,9 +24,9 @@ def test_the_exit_code_says_how_it_went(call: Call, write_log: WriteLog, tmp_pat
     assert (code, err) == (1, "")
     assert len(out.read_bytes().splitlines()) == 71
     strict = tmp_path / "strict.jsonl"
-    code, _, err = call("evaluate", log, "--out", strict, "--strict")
-    assert code == 1 and "line 71: is not JSON" in err and "--strict stops there" in err
-    code, said, err = call("evaluate", log, "--strict")
+    code, _, err = call("evaluate", log, "--out", strict, "--fail-fast")
+    assert code == 1 and "line 71: is not JSON" in err and "--fail-fast stops there" in err
+    code, said, err = call("evaluate", log, "--fail-fast")
     assert code == 1 and len(said.splitlines()) == 70
 
 
@@ -154,7 +154,7 @@ def test_every_kind_of_bad_row_has_its_line_and_code(call: Call, write_log: Writ
     assert codes[:2] == ["bad_field", "empty_contexts"]
     assert codes[2:] == ["too_long", "missing_field", "malformed_line"]
     assert all(line["error"]["message"].startswith("line ") for line in lines[1:-1])
-    assert "5 of 7 rows failed: " in err
+    assert ", 5 failed" in err
     code, said, _ = call("evaluate", write_log([{**GOOD, "response": "It is \ud800 old."}]))
     assert (code, json.loads(said)["replaced_characters"]) == (0, 1)
 
@@ -172,7 +172,7 @@ def test_a_terminal_gets_a_table_and_a_pipe_lines(
     scores = [float(re.findall(r" (\d\.\d\d) ", line)[0]) for line in lines[1:-1]]
     assert scores == sorted(scores) and len(lines) == 42
     assert lines[-1].startswith("12 more rows; --out FILE keeps them all")
-    assert "1 row without a response" in err and "1 of 52 rows failed: empty_contexts 1" in err
+    assert "1 without a response, 1 failed" in err and "failed: empty_contexts 1" in err
     assert call("evaluate", log, "--fields", "id")[1].startswith('{"row": 1, "id": "q0"}')
 
 

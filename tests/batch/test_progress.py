@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.measures.verdicts import verdict
-from trivet.records import FailedEvaluation
+from trivet.records import FailedEvaluation, MarkedSpan
 from trivet.report.run_tally import SCORES, RunTally
 
 
@@ -34,6 +34,16 @@ def test_a_tally_is_read_back_as_it_was_and_shards_add_up() -> None:
     two = RunTally.total([one, tally()])
     assert (two.evaluated, two.failed, two.windows) == (6, 6, 12)
     assert [two.mean(score) for score in SCORES] == [one.mean(score) for score in SCORES]
-    assert two.lines()[0] == "2 of 4 answers unsupported: q0, q0"
+    assert two.lines()[0] == "2 unsupported, 2 abstain, 2 without a response, 6 failed"
     with pytest.raises(KeyError):
         RunTally.from_dict({})
+
+
+def test_each_row_is_counted_once_in_the_first_line() -> None:
+    span = MarkedSpan(0, 1, "F", 0.1, "near_threshold")
+    counted, kinds = RunTally(), ((True, ()), (True, (span,)), (False, (span,)))
+    for adherent, to_check in kinds:
+        counted.add([replace(verdict(0.7), adherent=adherent, to_check=to_check, threshold=0.5)])
+    counted.add([FailedEvaluation(None, "window", "m")])
+    assert counted.lines()[0] == "1 supported, 1 unsupported, 1 to check, 1 failed"
+    assert counted.share("to_check") == pytest.approx(1 / 3)

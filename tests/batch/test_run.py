@@ -189,12 +189,16 @@ def test_foreign_outputs_are_left_alone(write_log: WriteLog, judge: Judge, tmp_p
             judge(log, out)
 
 
-def test_strict_stops_at_the_first_error(write_log: WriteLog, judge: Judge, tmp_path: Path) -> None:
+def test_fail_fast_stops_at_the_first_error(
+    write_log: WriteLog, judge: Judge, tmp_path: Path
+) -> None:
     rows: list[Any] = list(range(150))
     rows[140] = {**GOOD, "contexts": []}
     log, out, whole = write_log(rows), tmp_path / "v.jsonl", tmp_path / "whole.jsonl"
-    with pytest.raises(StrictError, match=r"line 141: there are no contexts.*--strict") as caught:
-        judge(log, out, policy=ResumePolicy(strict=True))
+    with pytest.raises(
+        StrictError, match=r"line 141: there are no contexts.*--fail-fast"
+    ) as caught:
+        judge(log, out, policy=ResumePolicy(fail_fast=True))
     assert caught.value.code == "empty_contexts"
     assert [line["row"] for line in read(out)] == list(range(1, 141))
     judge(log, out)

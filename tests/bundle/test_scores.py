@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from trivet.bundle.bundle import read_bundle
+from trivet.bundle.schema import AlarmsInfo
 from trivet.bundle.scores import error_rates, keep_scores
 from trivet.measures.figures import ErrorRates, Figure
 
@@ -35,21 +35,10 @@ def test_the_main_figures_are_kept_and_replace_older_ones_of_the_same_rows(
     assert "`two`" in (weights_bundle / "README.md").read_text(encoding="utf-8")
 
 
-def test_recall_and_precision_are_read_as_counts_of_answers(weights_bundle: Path) -> None:
-    bundle = read_bundle(weights_bundle)
-    figures = [figure("hallucination_recall", 0.8), figure("hallucination_precision", 4 / 7)]
-    keep_scores(bundle, figures, split="dev", command="one", precision="int8")
-    # Of 5 unsupported answers among 20, 4 are found; these are 4 of 7 flagged ones.
-    assert error_rates(read_bundle(weights_bundle).info.scores) == [
+def test_errors_are_those_at_the_default_threshold() -> None:
+    alarms = AlarmsInfo(
+        data="made/up", faithful=15, false_alarms=(1, 3, 4), hallucinated=5, found=(2, 4, 5)
+    )
+    assert error_rates([alarms]) == [
         ErrorRates("made/up", "dev", supported=15, flagged=3, unsupported=5, found=4)
     ]
-
-
-def test_without_a_precision_nothing_was_flagged(weights_bundle: Path) -> None:
-    bundle = read_bundle(weights_bundle)
-    precision = replace(figure("hallucination_precision", 0), value=None)
-    figures = [figure("hallucination_recall", 0.0), precision]
-    keep_scores(bundle, figures, split="dev", command="one", precision="int8")
-    (rates,) = error_rates(read_bundle(weights_bundle).info.scores)
-    assert (rates.flagged, rates.found) == (0, 0)
-    assert error_rates(()) == []

@@ -112,22 +112,6 @@ def test_a_verdict_does_not_depend_on_its_neighbours(two_weakest: Evaluator, win
     assert again.close().adherent
 
 
-@pytest.mark.parametrize(("halt", "used"), [(None, 0.5), (0.2, 0.2)])
-def test_the_threshold_is_that_of_single_sentences(
-    judge: Evaluator, formula: FormulaBackend, halt: float | None, used: float
-) -> None:
-    own = Evaluator(judge.bundle.folder, backend=formula)
-    assert own.bundle.info.thresholds is not None
-    thresholds = replace(own.bundle.info.thresholds, halt=halt)
-    info = own.bundle.info.model_copy(update={"thresholds": thresholds})
-    own.bundle = replace(own.bundle, info=info)
-    stream = own.stream(QUESTION, CONTEXTS)
-    for event in stream.feed(ANSWER):
-        assert event.support is not None
-        assert (event.threshold, event.supported) == (used, event.support >= used)
-    assert stream.close().threshold == 0.5  # the whole answer has its own
-
-
 def test_sentences_without_a_claim_and_abstentions_are_told(judge: Evaluator) -> None:
     stream = judge.stream(QUESTION, CONTEXTS)
     text = "Sure! ## Age\nI don't know the price. The mill is old. So:"

@@ -73,7 +73,7 @@ def parameters(method: Any) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("name", ["evaluate", "evaluate_many", "stream"])
 def test_evaluators_and_clients_take_the_same_arguments(name: str) -> None:
     wanted = parameters(getattr(Evaluator, name))
-    assert [each[0] for each in wanted[-2:]] == list(Options.__annotations__)
+    assert [each[0] for each in wanted[-3:]] == list(Options.__annotations__)
     for owner in (trivet.Client, trivet.AsyncClient, trivet, Evaluator):
         # An asynchronous client shows no progress bar.
         left_out = {"progress"} if owner is trivet.AsyncClient else {}

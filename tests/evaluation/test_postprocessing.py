@@ -14,7 +14,7 @@ from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import WindowSettings, lay_out
 from trivet.errors import BackendError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.evaluation.postprocessing import to_evaluation, to_token_verdicts
+from trivet.evaluation.postprocessing import Decision, to_evaluation, to_token_verdicts
 from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.model.aggregate import Outputs, response_support
 from trivet.model.architecture import Reduction
@@ -27,7 +27,7 @@ EXAMPLE = RagExample(
     response="the mill is new. the boat is red.",
     id="mill",
 )
-THRESHOLDS = Thresholds(sentence=0.6, span=0.5)
+DECISION = Decision(Thresholds(sentence=0.6, span=0.5))
 OUTPUTS = Outputs(
     support_probs=np.array([[0.9, 0.9, 0.9, 0.1, 0.8, 0.7, 0.2, 0.4, 0.9, 0.9]]),
     relevance_probs=np.array([[0.1, 0.2, 0.3, 0.4, 0.5, 1.0, 0.0, 0.6, 0.8]]),
@@ -49,7 +49,7 @@ def preprocessed(tokenizer: SegmentTokenizer) -> PreprocessedExample:
 
 def test_every_number_stands_in_its_place(preprocessed: PreprocessedExample) -> None:
     assert (len(preprocessed.tokens.response), len(preprocessed.tokens.context)) == (10, 9)
-    verdict = to_evaluation(preprocessed, OUTPUTS, THRESHOLDS)
+    verdict = to_evaluation(preprocessed, OUTPUTS, DECISION)
     assert verdict.id == "mill"
     assert verdict.faithfulness == pytest.approx(0.3)
     assert verdict.relevance == pytest.approx(0.5)
@@ -117,8 +117,8 @@ def test_a_response_has_one_verdict(
     if count:
         whole = response_support(token, every_token, part, every_part, reduction)
         outputs = outputs._replace(faithfulness=whole)
-    thresholds = Thresholds(sentence, span)
-    verdict = to_evaluation(preprocessed, outputs, thresholds)
+    decision = Decision(Thresholds(sentence, span))
+    verdict = to_evaluation(preprocessed, outputs, decision)
     if not count:
         assert (verdict.adherent, verdict.supported_share, verdict.unsupported) == (None, None, ())
         return
@@ -126,7 +126,7 @@ def test_a_response_has_one_verdict(
     unsupported = [one for one in judged if not one.supported]
     assert verdict.adherent is not bool(unsupported)
     least = min([one.support or 0.0 for one in judged], default=1.0)
-    assert verdict.adherent is bool(max(outputs.faithfulness[0], least) >= sentence)
+    assert verdict.adherent is bool(least >= sentence)
     shares = 1 - len(unsupported) / len(judged) if judged else None
     assert verdict.supported_share == (None if shares is None else pytest.approx(shares))
     homes = [
@@ -139,7 +139,7 @@ def test_a_response_has_one_verdict(
         example.response[one.start : one.end] == one.text and 0 <= one.probability <= 1
         for one in verdict.unsupported
     )
-    marks = [one.supported is False for one in to_token_verdicts(preprocessed, outputs, thresholds)]
+    marks = [one.supported is False for one in to_token_verdicts(preprocessed, outputs, decision)]
     assert any(marks) is bool(unsupported)
 
 
@@ -159,4 +159,4 @@ def test_a_threshold_of_the_call_decides_and_is_recorded(embedded: Evaluator) ->
 def test_no_field_lets_nan_through(preprocessed: PreprocessedExample, field: str) -> None:
     broken = OUTPUTS._replace(**{field: np.full_like(getattr(OUTPUTS, field), np.nan)})
     with pytest.raises(BackendError, match=f"{field} = nan"):
-        to_evaluation(preprocessed, broken, THRESHOLDS)
+        to_evaluation(preprocessed, broken, DECISION)

@@ -10,7 +10,7 @@ from trivet.bundle.schema import Thresholds
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import WindowSettings, lay_out
 from trivet.evaluation.evaluator import Evaluator
-from trivet.evaluation.postprocessing import to_evaluation
+from trivet.evaluation.postprocessing import Decision, to_evaluation
 from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.model.aggregate import Outputs
 from trivet.records import Evaluation, RagExample
@@ -26,6 +26,8 @@ def judge(
     response: str,
     support: float = 0.1,
     contexts: tuple[str, ...] = CONTEXTS,
+    *,
+    strict: bool = False,
 ) -> Evaluation:
     """Return the verdict on a response of which all tokens have one support."""
     example = RagExample("When can parcels be returned?", contexts, response)
@@ -42,8 +44,8 @@ def judge(
         utilization=np.array([0.2]),
         completeness=np.array([0.2]),
     )
-    thresholds = Thresholds(0.5, 0.05)
-    return to_evaluation(PreprocessedExample(example, tokens, layout), outputs, thresholds)
+    decision = Decision(Thresholds(0.5, 0.05), strict=strict)
+    return to_evaluation(PreprocessedExample(example, tokens, layout), outputs, decision)
 
 
 def test_a_value_that_is_nowhere_is_marked_with_what_the_sources_have(

@@ -14,7 +14,7 @@ import trivet
 from trivet.errors import BackendError, ExampleError
 from trivet.integrations.guard import text_of
 from trivet.interface import SentenceEvent
-from trivet.records import ContextSpan, UnsupportedSpan
+from trivet.records import ContextSpan, MarkedSpan
 
 ANSWER = "The mill is old. It is of wood.\n\nThe ferry is red.  "
 PIECES = ["The mi", "ll is old. It", " is of wood.\n", "\nThe ferry", " is red. ", " "]
@@ -40,7 +40,7 @@ class WoodStream:
         text = self.text[self.start : end].lstrip()
         begin, self.start = end - len(text), end
         supported = "wood" not in text
-        spans = () if supported else (UnsupportedSpan(begin, end, text, 0.9),)
+        spans = () if supported else (MarkedSpan(begin, end, text, 0.9),)
         source = ContextSpan(0, 0, 9)
         return SentenceEvent(begin, end, text, 0.5, supported, spans, source, "Of stone.")
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.integrations.conftest import Rows
 from trivet.integrations.judge import MissingLibraryError, details, import_tool, judge_many, reason
-from trivet.records import Evaluation, FailedEvaluation, RagExample, UnsupportedSpan
+from trivet.records import Evaluation, FailedEvaluation, MarkedSpan, RagExample
 
 FACTORIES = {
     "ragas": ("metrics", "ragas>=0.4.3,<0.5' 'langchain-community<0.4"),
@@ -39,7 +39,7 @@ def test_both_kinds_of_judge_give_the_same(judge: Any, single_judge: Any, rows: 
 
 
 def test_a_reason_explains_a_score(verdicts: list[Evaluation]) -> None:
-    spans = tuple(UnsupportedSpan(n, n + 2, "ab", 0.875) for n in range(7))
+    spans = tuple(MarkedSpan(n, n + 2, "ab", 0.875) for n in range(7))
     verdict = dataclasses.replace(
         verdicts[0], unsupported=spans, relevance=0.25, utilization=0.125, cut_question_tokens=9
     )

@@ -96,7 +96,7 @@ def test_the_worst_errors_are_the_surest_ones() -> None:
     ("judged", "expected"),
     [
         (evaluation(0.3, 0.8), 0.3),
-        (evaluation(0.3, 0.8, whole=0.6), 0.6),
+        (evaluation(0.3, 0.8, whole=0.6), 0.3),
         (evaluation(None, 0.8), 0.8),
         (evaluation(None), 1.0),
     ],

@@ -12,10 +12,10 @@ from trivet.records import (
     FailedEvaluation,
     LabelledExample,
     Labels,
+    MarkedSpan,
     RagExample,
     SentenceVerdict,
     Span,
-    UnsupportedSpan,
 )
 from trivet.thresholds.columns import DevScores
 
@@ -47,7 +47,7 @@ def verdict(
         completeness=completeness,
         adherent=None if faithfulness is None else faithfulness >= 0.5,
         unsupported=tuple(
-            UnsupportedSpan(start, end, RESPONSE[start:end], 0.9) for start, end in flagged
+            MarkedSpan(start, end, RESPONSE[start:end], 0.9) for start, end in flagged
         ),
         sentences=(
             SentenceVerdict(0, 19, RESPONSE[:19], 0.9, True),
@@ -81,7 +81,6 @@ def dev_scores(
         token_sentence=np.array(
             [sum(start >= end for _, end, _ in sentences) for start, *_ in tokens], dtype=np.int64
         ),
-        faithfulness=min((support for *_, support in sentences), default=1.0),
     )
 
 

@@ -12,8 +12,8 @@ from trivet.records import (
     ContextVerdict,
     Evaluation,
     FailedEvaluation,
+    MarkedSpan,
     SentenceVerdict,
-    UnsupportedSpan,
 )
 from trivet.report.verdict_files import VerdictRow
 
@@ -92,7 +92,7 @@ def verdict_on(
     end = len(response)
     begin, stop = end // 3, 2 * end // 3 + 1
     sentence = SentenceVerdict(0, end, response, 0.25, False)
-    span = UnsupportedSpan(begin, stop, response[begin:stop], 0.83)
+    span = MarkedSpan(begin, stop, response[begin:stop], 0.83)
     return Evaluation(
         id=id_,
         faithfulness=faithfulness,

@@ -15,9 +15,9 @@ from trivet.records import (
     ContextSentence,
     ContextSpan,
     Evaluation,
+    MarkedSpan,
     SentenceVerdict,
     SpanReason,
-    UnsupportedSpan,
 )
 from trivet.report.answer import cut_context, cut_response, matches, rebuilt
 from trivet.verdict_json import read_evaluation
@@ -30,7 +30,7 @@ def test_the_pieces_are_the_text(
     text: str, first: list[tuple[int, int]], second: list[tuple[int, int]]
 ) -> None:
     sentences = [SentenceVerdict(a, b, text[a:b], 0.5, True) for a, b in first]
-    spans = [UnsupportedSpan(a, b, text[a:b], 0.5) for a, b in second]
+    spans = [MarkedSpan(a, b, text[a:b], 0.5) for a, b in second]
     parts = cut_response(text, sentences, spans)
     assert "".join(piece.text for part in parts for piece in part.pieces) == text
     assert all(piece.text for part in parts for piece in part.pieces)
@@ -71,7 +71,7 @@ def with_value(
         SentenceVerdict(16, 37, RESPONSE[16:37], 0.2, False),
         SentenceVerdict(38, 56, RESPONSE[38:], None, None),
     )
-    year = UnsupportedSpan(
+    year = MarkedSpan(
         32, 36, RESPONSE[32:36], 0.83, reason=reason, found_at=found_at, instead=instead
     )
     return replace(verdict, sentences=sentences, unsupported=(year,))
@@ -97,13 +97,13 @@ def test_a_notebook_tells_supported_from_unsupported_and_from_no_claim() -> None
             "value_not_in_contexts",
             None,
             ContextSpan(0, 16, 20),
-            ": not in the contexts; 1817 is [1]",
+            ": not in the contexts; [1] says 1817",
         ),
         (
             "value_of_another_passage",
             ContextSpan(1, 14, 18),
             ContextSpan(0, 16, 20),
-            ": only in another passage, [2]; 1817 is [1]",
+            ": only in another passage, [2]; [1] says 1817",
         ),
         # Of a verdict file that someone else wrote.
         ("value_of_another_passage", ContextSpan(9, 0, 4), None, ": not in the sources of its"),
@@ -129,7 +129,7 @@ def test_a_notebook_says_why_a_span_is_unsupported(
 def test_hostile_values_beside_a_reason_stay_texts(text: str) -> None:
     verdict = verdict_on((text,), text, 0.4, text)
     place = ContextSpan(0, 0, len(text))
-    span = UnsupportedSpan(
+    span = MarkedSpan(
         0, len(text), text, 0.8, "value_of_another_passage", found_at=place, instead=place
     )
     html = replace(verdict, unsupported=(span,))._repr_html_()

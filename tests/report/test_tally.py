@@ -11,7 +11,7 @@ from tests.report.rows import make_row
 from trivet.errors import DataError
 from trivet.records import FailedEvaluation
 from trivet.report.tally import tally
-from trivet.report.wording import ABSTAINS, NO_RESPONSE, POSSIBLY, SUPPORTED, UNSUPPORTED
+from trivet.report.wording import ABSTAINS, NO_RESPONSE, SUPPORTED, TO_CHECK, UNSUPPORTED
 
 
 def test_scores_failures_and_kinds() -> None:
@@ -68,8 +68,9 @@ def test_columns_divide_the_rows() -> None:
         (0.9, {"adherent": True}, {SUPPORTED}),
         (0.9, {"adherent": False}, {UNSUPPORTED}),
         (0.4, {"adherent": False, "threshold": 0.5}, {UNSUPPORTED}),
-        (0.46, {"adherent": False, "threshold": 0.5}, {UNSUPPORTED, POSSIBLY}),
-        (0.46, {"adherent": True, "threshold": 0.5}, {SUPPORTED}),  # one sentence carries it
+        (0.46, {"adherent": True, "threshold": 0.5}, {SUPPORTED}),
+        (0.9, {"adherent": True, "to_check": [{"start": 0}]}, {TO_CHECK}),
+        (0.4, {"adherent": False, "to_check": [{"start": 0}]}, {UNSUPPORTED}),
         (0.4, {"adherent": None}, {UNSUPPORTED}),
         (0.6, {"adherent": None, "threshold": 0.7}, {UNSUPPORTED}),
         (0.7, {"adherent": None, "threshold": 0.7}, {SUPPORTED}),
@@ -83,10 +84,3 @@ def test_kinds_of_answers(
 ) -> None:
     counted = tally([make_row(1, faithfulness, **fields)])
     assert {kind for kind, found in counted.kinds.items() if found[0]} == kinds
-
-
-def test_a_given_threshold_replaces_the_verdicts() -> None:
-    rows = [make_row(1, 0.6, adherent=True), make_row(2, 0.68, adherent=True)]
-    counted = tally(rows, 0.7)
-    assert counted.kinds[UNSUPPORTED].tolist() == [True, True]
-    assert counted.kinds[POSSIBLY].tolist() == [False, True]

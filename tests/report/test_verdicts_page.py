@@ -62,22 +62,30 @@ def test_the_page_opens_with_what_to_do_and_ends_with_the_run() -> None:
     advice = page.partition("<h2>What to do</h2>")[2].partition("</section>")[0]
     found = re.findall(r"<p>(.*?)</p>", advice)
     assert found[0] == "The run is not finished."
-    assert found[1].startswith(
-        "20 of 40 answers unsupported: mill, mill, mill, mill, mill and 15 more. Read them"
-    )
+    assert found[1].startswith("20 of 40 answers unsupported. Read them first")
     assert found[2].startswith("How often this judge errs was not measured")
     assert found[3].startswith("By top_k, faithfulness is lowest for 5 (0.10) and highest for 10")
     assert len(found) == 4
 
 
-def test_answers_near_the_threshold_are_possibly_unsupported() -> None:
-    rows = [make_row(n, score, id_=f"q{n}", threshold=0.5) for n, score in ((1, 0.2), (2, 0.46))]
+def test_the_first_line_counts_every_row_and_links_to_what_is_to_be_read() -> None:
+    kinds: list[dict[str, object]] = [
+        {"adherent": False},
+        {"adherent": True, "to_check": [{"start": 0, "end": 1, "text": "T", "probability": 0.1}]},
+        {"adherent": True},
+    ]
+    rows = [make_row(n, id_=f"q{n}", **{"threshold": 0.5, **one}) for n, one in enumerate(kinds, 1)]
+
     page = render_verdicts(rows, ABOUT)
-    assert "2 of 2 answers unsupported (1 of them possibly): q1, q2." in page
-    labels = re.findall(r'<span class="kind">(.*?)</span>', page)
-    assert labels == ["unsupported", "possibly unsupported"]
-    chosen = re.findall(r'data-kinds="([\d ]*)"', page)
-    assert chosen == ["0", "0 1"]  # the filter for unsupported answers shows both
+    (line,) = re.findall(r'<p class="strip-words">(.*?)</p>', page, re.DOTALL)
+    words = re.sub("<.*?>", "", line)
+    assert words == (
+        "1 unsupported (33.3 %) · 1 to check (33.3 %) · 1 supported (33.3 %) · threshold 0.5"
+    )
+    links = re.findall(r'<a href="#(row-\d)">(q\d)</a>', page)
+    assert sorted(links) == [("row-1", "q1"), ("row-2", "q2")]
+    assert all(f'id="{place}"' in page for place, _ in links)
+    assert re.findall(r'data-kinds="([\d ]*)"', page).count("1") == 1, "each row is of one kind"
 
 
 def test_abstentions_and_rows_without_a_response_are_counted() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.measures.verdicts import dev_scores as scores
+from trivet.bundle.schema import Thresholds
 from trivet.measures.best_threshold import best_threshold
 from trivet.measures.false_alarms import conformal_threshold
 from trivet.records import Span
@@ -70,7 +70,8 @@ ROWS = [row_of(*FIVE[0]), row_of(*FIVE[1]), row_of("aa b.", [0.7], ()), row_of("
 
 
 def test_a_response_counts_by_its_weakest_sentence_and_words_in_unsupported_ones_alone() -> None:
-    sentence, span = choose_thresholds(ROWS, None)
+    found = choose_thresholds(ROWS, None)
+    sentence, span = found.sentence, found.span
     assert sentence == pytest.approx((0.3 + 0.7) / 2)
     assert 0.3 < span < 0.99
     words = threshold_columns(ROWS)["span"]
@@ -78,15 +79,6 @@ def test_a_response_counts_by_its_weakest_sentence_and_words_in_unsupported_ones
     assert words.support[marked].tolist() == pytest.approx([0.2, 0.3])
     # Without a word below the span threshold, the whole sentence is marked.
     assert marked_words(words, sentence, 0.1).sum() == 4
-
-
-def test_nothing_is_marked_in_a_response_that_is_supported_as_a_whole() -> None:
-    # As a bundle with two_weakest_sentences finds it: its first sentence alone is below .5.
-    whole = replace(row_of("aa b.aa b.", [0.4, 0.9], (Span(0, 2),)), faithfulness=0.6)
-    columns = threshold_columns([whole])
-    assert columns["sentence"].support.tolist() == pytest.approx([0.6])
-    assert marked_words(columns["span"], 0.5, 0.5).sum() == 0
-    assert marked_words(columns["span"], 0.61, 0.5).sum() == 1
 
 
 def test_sentences_and_words_at_their_threshold_are_supported() -> None:
@@ -107,7 +99,7 @@ def test_unknown_labels_are_left_out_and_defaults_said(caplog: pytest.LogCapture
     known = row_of("aa b.", [0.6], ())
     unknown = row_of("aa b.", [0.1], None)
     with caplog.at_level(logging.WARNING):
-        assert choose_thresholds([known, unknown]) == (0.5, 0.5)
+        assert choose_thresholds([known, unknown]) == Thresholds(0.5, 0.5)
     assert "sentence threshold stays at 0.5: the labels of 1 dev examples" in caplog.text
 
 

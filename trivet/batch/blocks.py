@@ -55,7 +55,7 @@ def evaluate_blocks(
     characters: int,
     *,
     first_block: int = 0,
-    strict: bool = False,
+    fail_fast: bool = False,
 ) -> Generator[BlockVerdicts, None, None]:
     """Evaluate rows from the beginning of block ``first_block`` on, lazily and in order.
 
@@ -70,6 +70,7 @@ def evaluate_blocks(
             examples,
             allow_empty_contexts=settings.allow_empty_contexts,
             threshold=settings.threshold,
+            strict=settings.strict,
         )
         return _Begun(number, block, job)
 
@@ -85,9 +86,9 @@ def evaluate_blocks(
             _name_place(result, row) for result, row in zip(begun.job.results(), block, strict=True)
         ]
         error = None
-        for n, failed in enumerate(results if strict else ()):
+        for n, failed in enumerate(results if fail_fast else ()):
             if isinstance(failed, FailedEvaluation):
-                error = StrictError(f"{failed.message}; --strict stops there", failed.code)
+                error = StrictError(f"{failed.message}; --fail-fast stops there", failed.code)
                 block, results = block[:n], results[:n]
                 break
         lines = [

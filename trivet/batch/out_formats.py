@@ -185,6 +185,7 @@ def _schema(names: set[str], kinds: Mapping[str, str]) -> pyarrow.Schema:
     context_span = pa.struct([("context", whole), *place[:2]])
     words = [(name, text) for name in ("reason", "category", "subcategory")]
     places = [(name, context_span) for name in ("found_at", "instead")]
+    spans = pa.list_(pa.struct([*place, ("probability", number), *words, *places]))
     mark = pa.struct([*place[:2], ("context", whole), ("supported", truth)])
     types = {
         "row": whole,
@@ -193,7 +194,7 @@ def _schema(names: set[str], kinds: Mapping[str, str]) -> pyarrow.Schema:
         "adherent": truth,
         "abstains": truth,
         "language": text,
-        "unsupported": pa.list_(pa.struct([*place, ("probability", number), *words, *places])),
+        **dict.fromkeys(("unsupported", "to_check"), spans),
         "sentences": pa.list_(pa.struct([*place, *sentence])),
         "contexts": pa.list_(
             pa.struct([*scores, ("sentences", context_sentences), ("id", text), ("title", text)])

@@ -41,7 +41,7 @@ class ResumePolicy:
 
     restart: bool = False  # start over, whatever the output contains
     force: bool = False  # resume even if input, bundle or settings have changed
-    strict: bool = False  # stop at the first row that cannot be evaluated
+    fail_fast: bool = False  # stop at the first row that cannot be evaluated
 
 
 def evaluate_to_stream(
@@ -51,18 +51,18 @@ def evaluate_to_stream(
     settings: RunSettings,
     on_block: OnBlock,
     *,
-    strict: bool = False,
+    fail_fast: bool = False,
 ) -> RunTally:
     """Evaluate a log into a stream such as stdout, which cannot be resumed.
 
     Raises:
         DataError: The log cannot be read, or breaks off; the rows before were written.
-        StrictError: A row could not be evaluated, and ``strict`` is set.
+        StrictError: A row could not be evaluated, and ``fail_fast`` is set.
     """
     tally = RunTally()
     with contextlib.closing(log):
         rows, most = rows_of_log(log, settings), block_characters(evaluator)
-        blocks = evaluate_blocks(evaluator, rows, settings, most, strict=strict)
+        blocks = evaluate_blocks(evaluator, rows, settings, most, fail_fast=fail_fast)
         with contextlib.closing(blocks):
             for block in blocks:
                 sink.writelines(block.lines)
@@ -92,7 +92,7 @@ def evaluate_to_file(
         OutputLockedError: Another process is writing the output.
         OutputFullError: The disk is full; the run can be resumed.
         RunChangedError: The output belongs to another run.
-        StrictError: A row could not be evaluated, and ``policy.strict`` is set.
+        StrictError: A row could not be evaluated, and ``policy.fail_fast`` is set.
     """
     check_format(out)
     lines = lines_path(out)
@@ -115,7 +115,7 @@ def evaluate_to_file(
             blocks = evaluate_blocks(
                 *(evaluator, rows, settings, record.block_characters),
                 first_block=done.blocks,
-                strict=policy.strict,
+                fail_fast=policy.fail_fast,
             )
             for block in stack.enter_context(contextlib.closing(blocks)):
                 if block.lines:
@@ -164,7 +164,7 @@ def _describe(evaluator: Evaluator, log: Log, settings: RunSettings) -> RunRecor
             "name": bundle.info.name,
             "manifest_sha256": hashlib.sha256(manifest).hexdigest(),
             "thresholds": vars(bundle.info.thresholds) if bundle.info.thresholds else None,
-            "errors": [asdict(rates) for rates in error_rates(bundle.info.scores)],
+            "errors": [asdict(rates) for rates in error_rates(bundle.info.alarms)],
         },
         backend={"name": evaluator.backend_name, "precision": evaluator.precision},
         settings=settings.to_dict(),

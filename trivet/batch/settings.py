@@ -101,6 +101,9 @@ class RunSettings(Reading):
 
     allow_empty_contexts: Annotated[bool, _input("Evaluate answers without contexts.")] = False
     threshold: ThresholdOption = None
+    strict: Annotated[
+        bool, Setting("Count answers with spans to check as unsupported.", panel="Model")
+    ] = False
     fields: Annotated[
         tuple[str, ...] | None,
         _output(

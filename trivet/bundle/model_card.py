@@ -88,25 +88,42 @@ def _numbers(info: BundleInfo) -> str:
     )
     if thresholds is not None:
         verdict = (
-            f"Faithfulness is {_REDUCTIONS[info.faithfulness]}. A sentence is unsupported "
-            "if its support and the faithfulness of the response are both below "
-            f"{thresholds.sentence:.4g}, and a response with such a sentence is not adherent. In "
-            f"it the words below {thresholds.span:.4g} are marked, or, if there are none, all of "
-            "it. "
+            f"Faithfulness is {_REDUCTIONS[info.faithfulness]}. A sentence is unsupported if its "
+            f"support is below {thresholds.sentence:.4g} (balanced, the default), "
+            f"{thresholds.named('careful'):.4g} (careful) or {thresholds.named('strict'):.4g} "
+            "(strict), and a response with such a sentence is not adherent. In it the values that "
+            f"its sources do not have and the words below {thresholds.span:.4g} are marked, or, if "
+            "there are none, all of it. "
         )
-        if thresholds.halt is not None:
-            verdict += (
-                "A sentence of an answer that is still being written is unsupported if its own "
-                f"support is below {thresholds.halt:.4g}. "
-            )
     return (
         "## What the numbers mean\n\n"
         + _table(["output", "meaning"], rows)
         + f"\n\n{verdict}{_DECISIONS[info.granularity]}Calibration: "
         f"{_calibration(info.calibration)}. {_sources(info)}The scores compare a response with "
         "the passages given, not with the world: a true statement that no passage supports is "
-        "unsupported."
+        "unsupported." + _alarms(info)
     )
+
+
+def _alarms(info: BundleInfo) -> str:
+    if not info.alarms:
+        return ""
+    rows = [
+        [
+            one.data,
+            *(_shares(one.found, one.hallucinated), str(one.hallucinated)),
+            *(_shares(one.false_alarms, one.faithful), str(one.faithful)),
+        ]
+        for one in info.alarms
+    ]
+    header = ["dev set", "found, %", "hallucinated", "false alarms, %", "faithful"]
+    return "\n\nAnswers that are flagged at careful, balanced and strict:\n\n" + _table(
+        header, rows
+    )
+
+
+def _shares(counts: Sequence[int], n: int) -> str:
+    return " / ".join(f"{100 * count / n:.0f}" if n else "-" for count in counts)
 
 
 def _sources(info: BundleInfo) -> str:

@@ -11,6 +11,8 @@ _UNUSED: dict[tuple[str, str], tuple[Any, ...]] = {
     ("calibration", "method"): ("identity", "platt", "temperature"),
     ("calibration", "knots"): ({},),
 }
+# Thresholds that no verdict is decided by any more.
+_DROPPED = ("answered", "halt")
 # Name of the layout with these kinds of pieces, which were written one by one.
 _LAYOUTS = {
     "cls contexts sep question sep response sep": "plain",
@@ -25,6 +27,9 @@ def without_past_fields(raw: dict[str, Any]) -> dict[str, Any]:
         fields = current.get(part)
         if isinstance(fields, dict) and name in fields and fields[name] in values:
             current[part] = {key: fields[key] for key in fields if key != name}
+    if isinstance(thresholds := current.get("thresholds"), dict):
+        kept = {name: value for name, value in thresholds.items() if name not in _DROPPED}
+        current["thresholds"] = kept
     window = current.get("window")
     if isinstance(window, dict) and (layout := _layout_name(window.get("layout"))):
         current["window"] = window | {"layout": layout}

@@ -18,7 +18,7 @@ from trivet.data.windows import WindowSettings
 from trivet.heads import HeadName
 from trivet.model.aggregate import output_names
 from trivet.model.architecture import NO_LAYER, Granularity, Reduction, SentenceLayer, TrunkKind
-from trivet.settings import Precision
+from trivet.settings import Precision, ThresholdName
 
 SCHEMA_VERSION = 1
 
@@ -30,25 +30,37 @@ class Thresholds:
     """Thresholds of verdicts, chosen on development data.
 
     Attributes:
-        sentence: A sentence is unsupported if its support and the faithfulness of the response
-            are both below it; a response with such a sentence is not adherent.
+        sentence: A sentence is unsupported if its support is below it, and a response with such a
+            sentence is not adherent; the name of this threshold is ``balanced``.
         span: Support below which a word of an unsupported sentence is marked; if there is none,
             the whole sentence is.
-        answered: Relevance of a context sentence from which on the contexts answer the question, so
-            that an abstention is unsupported; None: abstentions are taken as they are.
-        halt: A sentence of an answer that is still being written is unsupported if its own support
-            is below it; None: below ``sentence``.
+        careful: Threshold with fewer false alarms, at most ``sentence``; None: ``sentence``.
+        strict: Threshold that finds more, at least ``sentence``; None: ``sentence``.
     """
 
     sentence: Probability
     span: Probability
-    answered: Probability | None = None
-    halt: Probability | None = None
+    careful: Probability | None = None
+    strict: Probability | None = None
 
-    @property
-    def single(self) -> float:
-        """The threshold of a sentence that is judged by itself."""
-        return self.sentence if self.halt is None else self.halt
+    def __post_init__(self) -> None:
+        if not self.named("careful") <= self.sentence <= self.named("strict"):
+            raise ValueError(
+                f"careful ({self.careful}), sentence ({self.sentence}) and strict ({self.strict}) "
+                "must rise"
+            )
+
+    def named(self, name: ThresholdName) -> float:
+        """Return the sentence threshold of a name."""
+        value = {"careful": self.careful, "strict": self.strict}.get(name)
+        return self.sentence if value is None else value
+
+    def at(self, threshold: float | ThresholdName | None) -> Self:
+        """Return thresholds that decide by a sentence threshold or its name; None: the default."""
+        if threshold is None:
+            return self
+        value = self.named(threshold) if isinstance(threshold, str) else threshold
+        return type(self)(value, self.span)
 
 
 class EncoderInfo(Part):
@@ -138,6 +150,16 @@ class ScoreInfo(Part):
     date: str
     command: str
     precision: Precision
+
+
+class AlarmsInfo(Part):
+    """Labelled answers of a set that are flagged at the careful, balanced and strict threshold."""
+
+    data: str
+    faithful: int = Field(ge=0)
+    false_alarms: tuple[int, int, int]  # faithful answers that are flagged
+    hallucinated: int = Field(ge=0)
+    found: tuple[int, int, int]  # hallucinated answers that are flagged
 
 
 class PlattInfo(Part):
@@ -290,6 +312,7 @@ class BundleInfo(Part):
         trunk: Whether the heads share the encoder, have one each, or share its lower layers.
         shared_layers: Number of shared layers of a partial trunk; ``None`` otherwise.
         granularity: Whether heads predict for every token or once per window.
+        alarms: Answers that are flagged at the named thresholds; of dev sets.
         prefix_attention: Whether contexts and question do not see the response, so that relevance
             does not depend on it.
     """
@@ -318,6 +341,7 @@ class BundleInfo(Part):
     granularity: Granularity = "token"
     prefix_attention: bool = False
     evidence: EvidenceInfo | None = None
+    alarms: tuple[AlarmsInfo, ...] = ()
 
     @model_validator(mode="after")
     def _fits_this_package(self) -> Self:

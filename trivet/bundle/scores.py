@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import date
 
 from trivet.bundle.bundle import Bundle, add_files
-from trivet.bundle.schema import ScoreInfo
+from trivet.bundle.schema import AlarmsInfo, ScoreInfo
 from trivet.measures.figures import ErrorRates, Figure
 from trivet.settings import Precision
 
@@ -68,21 +68,11 @@ def keep_scores(
     add_files(bundle.folder, {}, info.model_copy(update={"scores": (*kept, *new)}))
 
 
-def error_rates(scores: Sequence[ScoreInfo]) -> list[ErrorRates]:
-    """Return the rates of errors of each data set with a recall and a precision."""
-    by_rows: dict[tuple[str, str, str], dict[str, ScoreInfo]] = {}
-    for score in scores:
-        place = score.data, score.split, score.precision
-        by_rows.setdefault(place, {})[score.measure] = score
-    rates: dict[tuple[str, str], ErrorRates] = {}
-    for (data, split, _), named in by_rows.items():
-        recall, precision = (named.get(f"hallucination_{n}") for n in ("recall", "precision"))
-        if recall is None or recall.value is None or not recall.positives or precision is None:
-            continue
-        positives, found = recall.positives, round(recall.value * recall.positives)
-        # Without a precision nothing was flagged.
-        flagged = round(found / precision.value) - found if precision.value else 0
-        rates[data, split] = ErrorRates(
-            data, split, recall.n - positives, flagged, positives, found
+def error_rates(alarms: Iterable[AlarmsInfo]) -> list[ErrorRates]:
+    """Return the rates of errors at the default threshold."""
+    return [
+        ErrorRates(
+            one.data, "dev", one.faithful, one.false_alarms[1], one.hallucinated, one.found[1]
         )
-    return list(rates.values())
+        for one in alarms
+    ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import functools
 from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, Unpack
@@ -35,6 +37,10 @@ class AsyncClient:
         self.settings = ClientSettings(url, key, *limits, ca_file)
         self._http = httpx2.AsyncClient(**self.settings.http_arguments())
         self._requester = Requester(self.settings, self._http.request, _pause)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the arguments: the copy opens its own connections."""
+        return functools.partial(type(self), **dataclasses.asdict(self.settings)), ()
 
     @takes_options
     async def evaluate(

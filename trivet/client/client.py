@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -55,6 +57,10 @@ class Client:
         self._http = httpx2.Client(**self.settings.http_arguments())
         self._closed = threading.Event()
         self._requester = self._requester_until(self._closed)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the arguments: the copy opens its own connections."""
+        return functools.partial(type(self), **dataclasses.asdict(self.settings)), ()
 
     @takes_options
     def evaluate(

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 _input, _output = partial(Setting, panel="Input"), partial(Setting, panel="Output")
 _gate, _rare = partial(Setting, panel="Gates"), partial(Setting, panel=RARE)
-_SHARES = {"abstains": "abstaining", "unsupported": "unsupported"}  # kinds of answers, as counted
+# kinds of answers, as counted
+_SHARES = {"abstains": "abstaining", "unsupported": "unsupported", "to_check": "to_check"}
 
 
 class _Gates(NamedTuple):
@@ -89,7 +90,7 @@ def evaluate(
         Path | None, _gate("Verdicts of an earlier run to compare with.", metavar="VERDICTS")
     ] = None,
     fail_if_worse: Annotated[bool, _gate(f"Exit with {UNDER} if it fell from --baseline.")] = False,
-    strict: Annotated[bool, _gate("Stop at the first failed row.")] = False,
+    fail_fast: Annotated[bool, _gate("Stop at the first failed row.")] = False,
     settings: RunSettings,
     model: Model,
     no_metadata: Annotated[bool, _rare("Do not copy metadata columns to the output.")] = False,
@@ -130,12 +131,13 @@ def evaluate(
         used = RunSettings(
             allow_empty_contexts=settings.allow_empty_contexts,
             threshold=settings.threshold,
+            strict=settings.strict,
             max_characters=settings.max_characters,
         )
-        if settings != used or any((no_metadata, strict, restart, force)):
+        if settings != used or any((no_metadata, fail_fast, restart, force)):
             raise typer.BadParameter(
                 "these options need a FILE: --map, --format, --encoding, --turns, --shard, "
-                "--fields, --texts, --metadata, --no-metadata, --strict, --restart, --force"
+                "--fields, --texts, --metadata, --no-metadata, --fail-fast, --restart, --force"
             )
 
         contexts, text = context or [], response or ""
@@ -145,6 +147,7 @@ def evaluate(
             text,
             allow_empty_contexts=settings.allow_empty_contexts,
             threshold=settings.threshold,
+            strict=settings.strict,
         )
         if out is None:
             terminal.show(terminal.render_verdict(text, contexts, verdict))
@@ -168,7 +171,7 @@ def evaluate(
 
         check_page(report, [out], [] if file == "-" else [file])  # before a long run
     evaluator = model.load(settings.max_characters)
-    policy = ResumePolicy(restart, force, strict)
+    policy = ResumePolicy(restart, force, fail_fast)
     # A person reads a table; what is piped on, or asked for by field, stays JSON lines.
     tabled = out is None and settings.fields is None and sys.stdout.isatty()
     written = out
@@ -179,7 +182,7 @@ def evaluate(
         with run_exits(), say_how_files_are_read(quiet), show_progress(log, quiet) as on_block:
             if written is None:
                 tally = evaluate_to_stream(
-                    evaluator, log, sys.stdout.buffer, settings, on_block, strict=strict
+                    evaluator, log, sys.stdout.buffer, settings, on_block, fail_fast=fail_fast
                 )
             else:
                 tally = evaluate_to_file(evaluator, log, written, settings, on_block, policy).counts

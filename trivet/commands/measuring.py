@@ -126,7 +126,7 @@ def test(
         )
     if rule is not None:
         with needs_extra("train"):
-            _measure_rule(rule, model, baseline, every, keep, json_file)
+            _measure_rule(rule, model, baseline, every, keep, json_file, into_card)
         return
     given = (label, false_alarms, reading.mapping, reading.format, reading.encoding)
     if file is None and any(given):
@@ -194,8 +194,12 @@ def _measure_rule(
     every: int,
     keep: Path | None,
     json_file: Path | None,
+    into_card: bool,
 ) -> None:
-    """Print the figures of the rule of choosing, and write them as JSON."""
+    """Print the figures of the rule of choosing, and write them as JSON.
+
+    With ``into_card`` the bundle's named thresholds are chosen on its sets of answers.
+    """
     from trivet.evaluation.kept_verdicts import predict_sets
     from trivet.evaluation.measured_bundle import check_files
     from trivet.measures.relevance_ranking import plain_methods
@@ -203,15 +207,19 @@ def _measure_rule(
     from trivet.measures.rule_sets import read_rule_sets
     from trivet.report import terminal
     from trivet.report.bundle_tables import render_rule
+    from trivet.thresholds.apply import choose_by_rule
 
     check_files(json_file)
     rows = read_rule_sets(folder, every)
-    second = predict_sets(model.load(), rows, keep)
+    evaluator = model.load()
+    second = predict_sets(evaluator, rows, keep)
     first = second
     if baseline is not None:
         first = predict_sets(replace(model, bundle=baseline).load(), rows, keep)
     figures = measure_rule({name: (first[name], second[name]) for name in rows}, plain_methods())
     terminal.show(render_rule(figures, baseline is not None))
+    if into_card:
+        print(choose_by_rule(evaluator.bundle, second))
     if json_file is not None:
         text = json.dumps(figures.to_dict(), indent=1, allow_nan=False)
         terminal.write_result(json_file, f"{text}\n".encode())
@@ -223,8 +231,9 @@ def _render_own(found: MeasuredBundle, own: PlainRows) -> RenderableType:
     from trivet.report.label_check import render_cascade, render_label_check
 
     assert found.check is not None
-    auroc = (one for one in found.figures if one.measure == "hallucination_auroc")
-    check = render_label_check(found.check, next(auroc, None), own.column, own.readings)
+    measured = {one.measure: one for one in reversed(found.figures)}
+    auroc, counting = (measured.get(f"{name}_auroc") for name in ("hallucination", "word_counting"))
+    check = render_label_check(found.check, auroc, counting, own.column, own.readings)
     return Group(check, render_cascade(found.cascade)) if found.cascade else check
 
 

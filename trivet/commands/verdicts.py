@@ -7,7 +7,7 @@ from typing import Annotated
 
 from trivet.commands.options import options
 from trivet.commands.shared import run_exits
-from trivet.settings import Setting, check_share
+from trivet.settings import Setting
 
 VerdictsArgument = Annotated[Path, Setting("File of verdicts.", "VERDICTS")]
 
@@ -54,14 +54,6 @@ def report(
             metavar="COLUMN",
         ),
     ] = None,
-    threshold: Annotated[
-        float | None,
-        Setting(
-            "Call answers below it unsupported; default: the verdicts as they are.",
-            metavar="FAITHFULNESS",
-            check=check_share,
-        ),
-    ] = None,
     shown: Annotated[int, Setting("Number of answers, the worst first.", least=0)] = 500,
 ) -> None:
     """Write an HTML page about verdicts.
@@ -76,7 +68,6 @@ def report(
             [verdicts] if other is None else [verdicts, other],
             out,
             logs=log or [],
-            threshold=threshold,
             by=by or [],
             shown=shown,
         )

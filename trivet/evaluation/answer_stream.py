@@ -134,6 +134,7 @@ class PendingSentence(NamedTuple):
             source_text=text,
             abstains=sentence.abstains,
             threshold=verdict.threshold,
+            to_check=tuple(s for s in verdict.to_check if s.start >= sentence.start),
         )
 
 
@@ -248,7 +249,7 @@ class SentenceReader:
         if followed and is_heading(text[sentence.start :]):
             layout = replace(layout, roles=(*layout.roles[:-1], "no_claim"))
         example = replace(self._prepared.example, response=text)
-        return PendingSentence(PreprocessedExample(example, tokens, layout, alone=True), source)
+        return PendingSentence(PreprocessedExample(example, tokens, layout), source)
 
     def _encode(self, text: str, first: int) -> Segment:
         """Return the tokens from a character on, as in the whole text.

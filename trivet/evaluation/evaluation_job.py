@@ -18,16 +18,15 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from trivet.backends.backend import Backend
-from trivet.bundle.schema import Thresholds
 from trivet.data.windows import Layout
 from trivet.evaluation.packing import BackendCall, BatchLimits, WindowAccumulator, pack_calls
-from trivet.evaluation.postprocessing import to_evaluation, to_result
+from trivet.evaluation.postprocessing import Decision, to_evaluation, to_result
 from trivet.evaluation.preprocessing import PreprocessedExample, Refusal
 from trivet.model.aggregate import Outputs
 from trivet.records import Evaluation, FailedEvaluation, RagExample
 
 T = TypeVar("T")
-Reading: TypeAlias = Callable[[PreprocessedExample, Outputs, Thresholds | None], T]
+Reading: TypeAlias = Callable[[PreprocessedExample, Outputs, Decision | None], T]
 _open_pools: weakref.WeakSet[_Shared] = weakref.WeakSet()
 _Waiting = tuple[Future[Any], Callable[[int], Any], int]  # with the identity of its owner
 

@@ -20,7 +20,12 @@ from trivet.evaluation.answer_stream import AnswerStream, SentenceReader, Stream
 from trivet.evaluation.correction import Correction, CorrectionMode, correct
 from trivet.evaluation.evaluation_job import EvaluationJob, InferenceJob, Reading, WorkerPool
 from trivet.evaluation.packing import BatchLimits, WindowAccumulator
-from trivet.evaluation.postprocessing import to_evaluation, to_token_verdicts, with_sources
+from trivet.evaluation.postprocessing import (
+    Decision,
+    to_evaluation,
+    to_token_verdicts,
+    with_sources,
+)
 from trivet.evaluation.preprocessing import (
     MAX_CHARACTERS,
     MAX_WINDOWS,
@@ -35,7 +40,7 @@ from trivet.logs.conversation import Turns, read_turns
 from trivet.logs.rows import check_rows, count_rows, read_examples
 from trivet.model.aggregate import logits_of
 from trivet.records import Evaluation, FailedEvaluation, RagExample, TokenVerdict
-from trivet.settings import BackendName, Precision
+from trivet.settings import BackendName, Precision, ThresholdName
 
 T = TypeVar("T")
 
@@ -44,12 +49,9 @@ class Evaluator:
     """Evaluates examples with one bundle. Loaded once; thread-safe.
 
     Attributes:
-        bundle: The bundle.
-        backend: The backend that runs its graph.
-        precision: Precision of the loaded graph.
-        limits: Limits of a backend call.
-        workers: Calls that the backend runs at once.
-        preprocessor: Preprocessing of the bundle.
+        bundle, preprocessor: The bundle, and its preprocessing.
+        backend, precision: The backend that runs its graph, and the precision of the graph.
+        limits, workers: Limits of a backend call, and number of calls that run at once.
         pad: Token id of padding.
     """
 
@@ -80,8 +82,7 @@ class Evaluator:
                 if it is installed.
             device: ``cpu``, ``cuda`` or ``cuda:N``; ``None`` takes a GPU if there is one that the
                 backend can use.
-            positions: Maximum positions of one backend call; a GPU needs more than a core. A
-                backend that is made for certain shapes has its own limits.
+            positions: Maximum positions of one backend call, unless it has limits of its own.
             max_characters: Maximum characters of a passage, question or response.
             max_windows: Maximum windows of one example.
 
@@ -91,6 +92,7 @@ class Evaluator:
             TypeError: An argument is of another kind.
             ValueError: A number is below 1.
         """
+        self._arguments = {name: value for name, value in locals().items() if name != "self"}
         check_options(
             bundle,
             precision,
@@ -120,6 +122,10 @@ class Evaluator:
         self.preprocessor = Preprocessor(tokenizer, settings, max_characters, max_windows)
         self.pad = tokenizer.special.pad
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the arguments: a copy loads its own bundle."""
+        return functools.partial(type(self), **self._arguments), ()
+
     @property
     def backend_name(self) -> str:
         """Name of the backend and of the graph's file."""
@@ -143,14 +149,11 @@ class Evaluator:
                 LangChain, LlamaIndex and Haystack; one string is one passage.
             response: Answer; with ``""`` only relevance is evaluated.
             id: Name of the example, repeated in the verdict.
-            options: ``allow_empty_contexts`` evaluates an example without contexts instead of
-                refusing it; the context scores are then ``None``. ``threshold``, in [0, 1]: a
-                sentence is unsupported if its support and the faithfulness of the response are
-                both below it; ``None`` means that of the bundle. Higher ones find more and raise
-                more false alarms.
-
-        Returns:
-            The verdict.
+            options: ``allow_empty_contexts`` evaluates an example without contexts, whose context
+                scores are then ``None``. ``threshold``: support below which a sentence is
+                unsupported, a number in [0, 1], or ``careful``, ``balanced`` (the default) or
+                ``strict`` of the bundle; higher ones find more and raise more false alarms.
+                ``strict`` takes spans to check as unsupported.
 
         Raises:
             ExampleError: The example cannot be evaluated; ``code`` gives the reason:
@@ -254,12 +257,11 @@ class Evaluator:
             windows: ``evidence`` judges a sentence on one window of the context sentences that
                 share most words with it, ``all`` on all contexts, which takes longer.
             id: As in ``evaluate``.
-            options: As in ``evaluate``, but for the threshold: a sentence is unsupported if its own
-                support is below it; ``None`` means the bundle's threshold of single sentences.
+            options: As in ``evaluate``.
 
         Raises:
             ExampleError: The question or the contexts cannot be evaluated.
-            ValueError: ``windows`` is unknown, or ``threshold`` is not in [0, 1].
+            TypeError, ValueError: ``windows`` or ``threshold`` is unknown.
         """
         check_threshold(checked(options).get("threshold"))
         example = named_example(question, contexts, "", id)
@@ -278,7 +280,7 @@ class Evaluator:
         response: str,
         *,
         mode: CorrectionMode = "drop",
-        threshold: float | None = None,
+        threshold: float | ThresholdName | None = None,
     ) -> Correction:
         """Correct a response without an LLM; arguments and errors as in ``evaluate``.
 
@@ -323,7 +325,8 @@ class Evaluator:
         examples: Sequence[RagExample | PreprocessedExample | FailedEvaluation],
         *,
         allow_empty_contexts: bool = False,
-        threshold: float | None = None,
+        threshold: float | ThresholdName | None = None,
+        strict: bool = False,
     ) -> EvaluationJob:
         """Preprocess examples together and start their inference in the background."""
         check_threshold(threshold)
@@ -333,7 +336,9 @@ class Evaluator:
         )
         layouts = [each.layout for each in preprocessed if isinstance(each, PreprocessedExample)]
         inference = InferenceJob(layouts, self.backend, self._pool, self.pad, self.limits)
-        postprocess = functools.partial(self.postprocess, preprocessed, threshold=threshold)
+        postprocess = functools.partial(
+            self.postprocess, preprocessed, threshold=threshold, strict=strict
+        )
         return EvaluationJob(examples, preprocessed, inference, postprocess)
 
     def postprocess(
@@ -341,16 +346,17 @@ class Evaluator:
         examples: Sequence[PreprocessedExample | Refusal],
         accumulators: Iterable[WindowAccumulator],
         reading: Reading[T],
-        threshold: float | None = None,
+        threshold: float | ThresholdName | None = None,
+        strict: bool = False,
     ) -> list[T | Refusal]:
         """Join the answers to the windows of examples that are not errors, and read the verdicts.
 
-        ``reading`` is ``to_evaluation`` or ``to_token_verdicts``, the threshold as in ``evaluate``.
+        ``reading`` is ``to_evaluation`` or ``to_token_verdicts``, the others as in ``evaluate``.
         """
         info, answers = self.bundle.info, iter(accumulators)
-        thresholds = info.thresholds
-        if threshold is not None and thresholds is not None:
-            thresholds = replace(thresholds, sentence=threshold, halt=threshold)
+        decision = None
+        if info.thresholds is not None:
+            decision = Decision(info.thresholds.at(threshold), self._joined_as[1], strict)
         outcomes: list[T | Refusal] = []
         for each in examples:
             if isinstance(each, Refusal):
@@ -362,7 +368,7 @@ class Evaluator:
                 if (fitted := info.calibration.completeness) and outputs.completeness is not None:
                     logits = fitted.scale * logits_of(outputs.completeness) + fitted.shift
                     outputs = outputs._replace(completeness=1 / (1 + np.exp(-logits)))
-                outcome = reading(each, outputs, thresholds)
+                outcome = reading(each, outputs, decision)
                 if self.bundle.revision and isinstance(outcome, Evaluation):
                     outcome = replace(outcome, revision=self.bundle.revision)
                 if isinstance(outcome, Evaluation):

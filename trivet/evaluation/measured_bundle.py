@@ -27,6 +27,7 @@ from trivet.measures.published import measure_published
 from trivet.records import FailedEvaluation, LabelledExample
 from trivet.report import terminal
 from trivet.report.measures_page import render_measures
+from trivet.settings import THRESHOLD_NAMES, ThresholdName
 
 if TYPE_CHECKING:
     from trivet.labelled.plain_labels import PlainRows
@@ -69,7 +70,7 @@ def measure_own(
     own: PlainRows,
     split: str,
     by_length: bool,
-    threshold: float | None,
+    threshold: float | ThresholdName | None,
     false_alarms: float,
     with_cascade: bool = False,
 ) -> MeasuredBundle:
@@ -83,7 +84,12 @@ def measure_own(
         threshold=threshold,
     )
     steps = cascade(judge_answers(found.rows)) if with_cascade else ()
-    return replace(found, check=check_labels(found.rows, false_alarms), cascade=steps)
+    own_thresholds = evaluator.bundle.info.thresholds
+    named: dict[str, float] = {}
+    if own_thresholds is not None:
+        named |= {name: own_thresholds.named(name) for name in THRESHOLD_NAMES}
+    check = check_labels(found.rows, false_alarms, named)
+    return replace(found, check=check, cascade=steps)
 
 
 def check_files(*files: Path | None) -> None:
@@ -103,7 +109,7 @@ def measure_bundle(
     split: str,
     by_length: bool = False,
     published: bool = False,
-    threshold: float | None = None,
+    threshold: float | ThresholdName | None = None,
 ) -> MeasuredBundle:
     """Evaluate the rows of sources and measure the verdicts, with a progress bar on stderr.
 
@@ -157,7 +163,7 @@ def measure_examples(
     by_length: bool = False,
     *,
     published: bool = False,
-    threshold: float | None = None,
+    threshold: float | ThresholdName | None = None,
 ) -> MeasuredBundle:
     """Evaluate labelled rows and measure the verdicts; arguments as in ``measure_bundle``.
 
@@ -197,7 +203,7 @@ def measure_examples(
 
 
 def compare_with(
-    other: Evaluator, found: MeasuredBundle, threshold: float | None = None
+    other: Evaluator, found: MeasuredBundle, threshold: float | ThresholdName | None = None
 ) -> list[SetChange]:
     """Judge the same rows by another bundle, and compare them set by set; it is the first."""
     inputs = (row.example.example for row in found.rows)

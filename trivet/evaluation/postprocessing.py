@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TypeVar
 
 import numpy as np
@@ -17,8 +18,10 @@ from trivet.data.tokenization import FloatArray, IntArray, TokenizedExample
 from trivet.errors import BackendError, WindowError
 from trivet.evaluation.packing import probabilities
 from trivet.evaluation.preprocessing import PreprocessedExample, Refusal
-from trivet.evaluation.unsupported_spans import find_unsupported
+from trivet.evaluation.spans_to_check import spans_to_check
+from trivet.evaluation.unsupported_spans import SentenceMarks
 from trivet.model.aggregate import Outputs
+from trivet.model.architecture import NO_LAYER, SentenceLayer
 from trivet.records import (
     ContextName,
     ContextSentence,
@@ -26,11 +29,11 @@ from trivet.records import (
     Evaluation,
     EvidenceSpan,
     FailedEvaluation,
+    MarkedSpan,
     RagExample,
     SentenceVerdict,
     Span,
     TokenVerdict,
-    UnsupportedSpan,
 )
 from trivet.report.sources import check_citations
 
@@ -40,15 +43,24 @@ Verdict = TypeVar("Verdict", bound=Evaluation)
 MAX_SOURCES = 5  # of one response sentence
 
 
+@dataclass(frozen=True)
+class Decision:
+    """How support becomes verdicts, by a bundle and the options of a call."""
+
+    thresholds: Thresholds
+    layer: SentenceLayer = NO_LAYER  # that of the bundle, with which its sentences were joined
+    strict: bool = False  # whether spans to check are unsupported
+
+
 def to_evaluation(
-    preprocessed: PreprocessedExample, outputs: Outputs, thresholds: Thresholds | None
+    preprocessed: PreprocessedExample, outputs: Outputs, decision: Decision | None
 ) -> Evaluation:
     """Return the verdict on one example.
 
     Args:
         preprocessed: Example; every ``text`` of the verdict is cut from its original texts.
         outputs: Numpy arrays, B = 1; positions past R and C are ignored.
-        thresholds: Thresholds of the bundle, or those of the call; None without a support head.
+        decision: What verdicts are decided by; None without a support head.
 
     Returns:
         The verdict. Its response is adherent if no sentence is unsupported; every unsupported
@@ -61,15 +73,11 @@ def to_evaluation(
     """
     example, tokens, layout = preprocessed.example, preprocessed.tokens, preprocessed.layout
     has_response, has_context = len(tokens.response) > 0, len(tokens.context) > 0
-    threshold: float | None = None
-    if thresholds is not None:
-        threshold = thresholds.single if preprocessed.alone else thresholds.sentence
     sentences: tuple[SentenceVerdict, ...] = ()
-    unsupported: tuple[UnsupportedSpan, ...] = ()
-    if has_response and thresholds is not None:
-        sentences = _sentences(preprocessed, outputs, thresholds)
-        support = probabilities(outputs.support_probs, "support_probs")[0]
-        unsupported = find_unsupported(preprocessed, support, sentences, thresholds.span)
+    unsupported: tuple[MarkedSpan, ...] = ()
+    to_check: tuple[MarkedSpan, ...] = ()
+    if has_response and decision is not None:
+        sentences, unsupported, to_check = _judged(preprocessed, outputs, decision)
     judged = [each.supported for each in sentences if each.supported is not None]
     abstains = "abstention" in layout.roles and "claim" not in layout.roles
     scores: dict[str, float | None] = {}
@@ -102,14 +110,15 @@ def to_evaluation(
         cut_question_tokens=layout.cut_question_tokens,
         response_chunks=layout.response_chunks,
         replaced_characters=tokens.replaced_characters,
-        threshold=threshold,
+        threshold=None if decision is None else decision.thresholds.sentence,
         language=foreign_language(example.response, example.contexts),
         abstains=abstains,
+        to_check=to_check,
     )
 
 
 def to_token_verdicts(
-    preprocessed: PreprocessedExample, outputs: Outputs, thresholds: Thresholds | None
+    preprocessed: PreprocessedExample, outputs: Outputs, decision: Decision | None
 ) -> tuple[TokenVerdict, ...]:
     """Return the verdicts on the response tokens of one example; see ``to_evaluation``.
 
@@ -118,12 +127,11 @@ def to_token_verdicts(
     Raises:
         BackendError: The bundle has no support head.
     """
-    thresholds = with_support(thresholds, "tokens")
+    decision = with_support(decision, "tokens")
     tokens, text = preprocessed.tokens, preprocessed.example.response
     response = tokens.response
     support = probabilities(outputs.support_probs, "support_probs")[0, : len(response)]
-    sentences = _sentences(preprocessed, outputs, thresholds)
-    spans = find_unsupported(preprocessed, support, sentences, thresholds.span)
+    _, spans, _ = _judged(preprocessed, outputs, decision)
     marked = mark_tokens(response.offsets, [Span(span.start, span.end) for span in spans])
     return tuple(
         TokenVerdict(start, end, text[start:end], value, not unsupported)
@@ -155,27 +163,43 @@ def to_result(outcome: Evaluation | Refusal, id_: str | None) -> Evaluation | Fa
     return FailedEvaluation.of(outcome, id_)
 
 
+def _judged(
+    preprocessed: PreprocessedExample, outputs: Outputs, decision: Decision
+) -> tuple[tuple[SentenceVerdict, ...], tuple[MarkedSpan, ...], tuple[MarkedSpan, ...]]:
+    """Return the sentences of a response, its unsupported spans and those to check."""
+    thresholds = decision.thresholds
+    sentences = _sentences(preprocessed, outputs, thresholds.sentence)
+    support = probabilities(outputs.support_probs, "support_probs")[0]
+    marks = SentenceMarks(preprocessed, support, thresholds, decision.layer)
+    unsupported = marks.unsupported(sentences)
+    to_check = spans_to_check(marks, sentences, thresholds.sentence)
+    if decision.strict and to_check:
+        held = {one.start for one in sentences for s in to_check if one.start <= s.start < one.end}
+        sentences = tuple(
+            replace(one, supported=False) if one.start in held else one for one in sentences
+        )
+        unsupported = tuple(sorted([*unsupported, *to_check], key=attrgetter("start")))
+        to_check = ()
+    return sentences, unsupported, to_check
+
+
 def _sentences(
-    preprocessed: PreprocessedExample, outputs: Outputs, thresholds: Thresholds
+    preprocessed: PreprocessedExample, outputs: Outputs, threshold: float
 ) -> tuple[SentenceVerdict, ...]:
     """Return the verdict on each sentence of the response that has a token.
 
-    One is unsupported if its support and that of the whole response are below the threshold, so a
-    response whose two weakest sentences reach it has none; of an example whose sentences stand
-    alone, if its support is. A sentence that claims nothing, as an abstention, has no verdict.
+    One is unsupported if its support is below the threshold. A sentence that claims nothing, as an
+    abstention, has no verdict.
     """
     response, tokens = preprocessed.example.response, preprocessed.tokens
     support = probabilities(outputs.sentence_support, "sentence_support")[0]
-    whole = float(probabilities(outputs.faithfulness, "faithfulness")[0])
-    least = thresholds.single if preprocessed.alone else thresholds.sentence
     verdicts = []
     for number in np.flatnonzero(np.bincount(tokens.response_sentence)):
         span, role = tokens.response_sentence_spans[number], preprocessed.layout.roles[number]
         place = span.start, span.end, response[span.start : span.end]
         if role == "claim":
             value = float(support[number])
-            supported = (value if preprocessed.alone else max(value, whole)) >= least
-            verdicts.append(SentenceVerdict(*place, value, supported))
+            verdicts.append(SentenceVerdict(*place, value, value >= threshold))
         else:
             abstains = role == "abstention"
             verdicts.append(SentenceVerdict(*place, None, None, abstains=abstains))

@@ -38,9 +38,6 @@ class PreprocessedExample:
     example: RagExample
     tokens: TokenizedExample
     layout: Layout
-    # whether a sentence is judged by its own support, not by that of the whole response as well, as
-    # in an answer that is still being written
-    alone: bool = False
 
     @property
     def id(self) -> str | None:

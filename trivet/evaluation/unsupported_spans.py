@@ -1,7 +1,4 @@
-"""Unsupported spans of a response: weak words, and values that the sources do not have.
-
-Categories and subcategories are those of LettuceDetect's taxonomy (arXiv 2607.00895).
-"""
+"""Unsupported spans of a response: values that the sources do not have, and weak words."""
 
 from __future__ import annotations
 
@@ -13,80 +10,119 @@ from operator import attrgetter
 import numpy as np
 import numpy.typing as npt
 
-from trivet.data.sentence_features import QUESTION
-from trivet.data.spans import subtract_spans
-from trivet.data.tokenization import FloatArray, IntArray, TokenizedExample
-from trivet.data.values import Amount, Value, ValueKind, find_values
-from trivet.data.windows import Layout
+from trivet.bundle.schema import Thresholds
+from trivet.data.sentence_features import FEATURES, NEAR_SENTENCES, QUESTION
+from trivet.data.spans import mark_tokens, subtract_spans
+from trivet.data.tokenization import FloatArray, IntArray
+from trivet.data.values import VALUE_KINDS
 from trivet.data.written_forms import blank_markup
 from trivet.evaluation.preprocessing import PreprocessedExample
-from trivet.records import (
-    ContextSpan,
-    SentenceVerdict,
-    Span,
-    SpanCategory,
-    SpanSubcategory,
-    UnsupportedSpan,
-)
+from trivet.evaluation.value_marks import PlacedValues, mark_values
+from trivet.model.aggregate import weigh_sentences
+from trivet.model.architecture import SentenceLayer
+from trivet.records import MarkedSpan, SentenceVerdict, Span
 
 _JOINERS = "\u200c\u200d"  # between letters of one word, and between the parts of one emoji
 _SKIN_TONES = "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 _CLOSING = frozenset(".,;:!?)")  # punctuation that closes words and therefore begins no span
-_Sort = tuple[ValueKind, str, frozenset[str]]
-_Same = tuple[Amount | None, tuple[str, ...]]
-_SUBCATEGORIES: dict[ValueKind, SpanSubcategory] = {
-    "number": "numerical",
-    "time": "temporal",
-    "quantity": "value",
-    "name": "entity",
-}
+_VALUE_FEATURES = [
+    place for place, name in enumerate(FEATURES) if name.partition("_")[0] in VALUE_KINDS
+]
 
 
-def find_unsupported(
-    preprocessed: PreprocessedExample,
-    support: FloatArray,
-    sentences: Sequence[SentenceVerdict],
-    threshold: float,
-) -> tuple[UnsupportedSpan, ...]:
-    """Return the spans of each unsupported sentence.
+class SentenceMarks:
+    """Marks in the sentences of one response; each context sentence is read once."""
 
-    These are the values that its sources do not have and its weakest words, or all of it. Words
-    whose support [R, or more] is below the threshold are weak; the verdicts are those on the
-    sentences that have a token.
-    """
-    tokens, layout = preprocessed.tokens, preprocessed.layout
-    response = preprocessed.example.response
-    places: _ContextValues | None = None
-    found: list[UnsupportedSpan] = []
-    numbers = np.flatnonzero(np.bincount(tokens.response_sentence))
-    for number, sentence in zip(numbers.tolist(), sentences, strict=True):
-        if sentence.supported is not False or sentence.support is None:
-            continue
-        text, probability = sentence.text, 1 - sentence.support
-        values: tuple[UnsupportedSpan, ...] = ()
-        if any(value.status != "near" for value in layout.values[number]):
-            places = places or _ContextValues(tokens)
-            values = mark_values(tokens, layout, places, number, probability)
+    def __init__(
+        self,
+        preprocessed: PreprocessedExample,
+        support: FloatArray,
+        thresholds: Thresholds,
+        layer: SentenceLayer,
+    ) -> None:
+        """Take an example with the support of its response tokens [R, or more]."""
+        tokens = preprocessed.tokens
+        self.example = preprocessed
+        # numbers of the sentences that have a token, as verdicts are on
+        self.numbers: list[int] = np.flatnonzero(np.bincount(tokens.response_sentence)).tolist()
+        self._support = support[: len(tokens.response)]
+        self._thresholds, self._layer = thresholds, layer
+        self._places = PlacedValues(tokens)
+
+    def values(self, number: int, sentence: SentenceVerdict) -> list[MarkedSpan]:
+        """Return a span for each value of a sentence that its sources do not have."""
+        if all(value.status == "near" for value in self.example.layout.values[number]):
+            return []
+        return list(mark_values(self.example, self._places, number, sentence))
+
+    def far_values(self, number: int, sentence: SentenceVerdict) -> list[MarkedSpan]:
+        """Return the spans of ``values`` but of those that a passage with a source has."""
+        layout, spans = self.example.layout, self.example.tokens.context_sentence_spans
+        near = {spans[each].context for each in layout.sources[number][:NEAR_SENTENCES]}
+        missing = [value for value in layout.values[number] if value.status != "near"]
+        return [
+            span
+            for span, value in zip(self.values(number, sentence), missing, strict=True)
+            if value.status == "nowhere"
+            or (
+                # Nothing is known of its place in a stream; what is asked is no fault of an answer.
+                value.sentences
+                and QUESTION not in value.sentences
+                and near.isdisjoint(spans[number].context for number in value.sentences)
+            )
+        ]
+
+    def unsupported(self, sentences: Sequence[SentenceVerdict]) -> tuple[MarkedSpan, ...]:
+        """Return the spans of each unsupported sentence, given the verdicts.
+
+        These are the values that its sources do not have. The rest is marked where it is
+        unsupported by itself: its weakest words, or all of it.
+        """
+        found: list[MarkedSpan] = []
+        for number, sentence in zip(self.numbers, sentences, strict=True):
+            if sentence.supported is False:
+                values = self.values(number, sentence)
+                rest = self._rest(number, sentence, values)
+                found += sorted([*values, *rest], key=attrgetter("start"))
+        return tuple(found)
+
+    def _rest(
+        self, number: int, sentence: SentenceVerdict, values: Sequence[MarkedSpan]
+    ) -> Iterable[MarkedSpan]:
+        """Return the spans beside some values of an unsupported sentence."""
+        tokens, text = self.example.tokens, sentence.text
         inside = np.flatnonzero(tokens.response_sentence == number)
+        offsets, support = tokens.response.offsets[inside], self._support[inside]
+        covered = [Span(value.start, value.end) for value in values]
+        if values:
+            others = support[~mark_tokens(offsets, covered)]
+            if self._support_without_values(number, others) >= self._thresholds.sentence:
+                return ()
         # Some tokens begin at the space before their word, which is before the sentence.
-        offsets = np.clip(tokens.response.offsets[inside] - sentence.start, 0, len(text))
-        weak = unsupported_spans(text, offsets, support[inside], threshold)
-        if not weak and not values:
-            weak = (UnsupportedSpan(0, len(text), text, probability),)
+        places = np.clip(offsets - sentence.start, 0, len(text))
+        weak = unsupported_spans(text, places, support, self._thresholds.span)
+        if not weak and not values and sentence.support is not None:
+            weak = (MarkedSpan(0, len(text), text, 1 - sentence.support),)
         moved = [
             replace(span, start=sentence.start + span.start, end=sentence.start + span.end)
             for span in weak
         ]
-        beside = _beside(moved, values, response) if values else moved
-        found += sorted([*values, *beside], key=attrgetter("start"))
-    return tuple(found)
+        return _beside(moved, covered, self.example.example.response) if values else moved
+
+    def _support_without_values(self, number: int, support: FloatArray) -> float:
+        """Return the support of a sentence by its other tokens, as if no value were at fault."""
+        if not len(support):
+            return 1.0
+        features = self.example.layout.sentence_features[number].copy()
+        features[_VALUE_FEATURES] = 0
+        mean = np.asarray(support.mean(), dtype=np.float64)
+        return float(weigh_sentences(mean, features, self._layer))
 
 
 def _beside(
-    spans: Iterable[UnsupportedSpan], values: Sequence[UnsupportedSpan], response: str
-) -> Iterator[UnsupportedSpan]:
-    """Yield the parts of spans that no value covers; marks and single characters are left out."""
-    covered = [Span(value.start, value.end) for value in values]
+    spans: Iterable[MarkedSpan], covered: Sequence[Span], response: str
+) -> Iterator[MarkedSpan]:
+    """Yield the parts of spans that are not covered; marks and single characters are left out."""
     for span in spans:
         for part in subtract_spans(response, [Span(span.start, span.end)], covered):
             text = response[part.start : part.end]
@@ -94,98 +130,9 @@ def _beside(
                 yield replace(span, start=part.start, end=part.end, text=text)
 
 
-def mark_values(
-    tokens: TokenizedExample,
-    layout: Layout,
-    places: _ContextValues,
-    number: int,
-    probability: float,
-) -> tuple[UnsupportedSpan, ...]:
-    """Return a span for each value of a response sentence that its sources do not have.
-
-    ``probability`` is that of the sentence to be unsupported.
-    """
-    response, start = tokens.example.response, tokens.response_sentence_spans[number].start
-    near = layout.sources[number].tolist()
-    spans = []
-    for found in layout.values[number]:
-        if found.status == "near":
-            continue
-        first, last = start + found.value.span.start, start + found.value.span.end
-        elsewhere = found.status == "elsewhere"
-        at = next((one for one in found.sentences if one != QUESTION), None) if elsewhere else None
-        instead = places.alike(near, found.value)
-        category: SpanCategory = "unsupported_addition"
-        if elsewhere or (instead is not None and found.value.kind != "name"):
-            category = "contradiction"
-        elif found.value.kind == "name":
-            category = "fabricated_reference"
-        spans.append(
-            UnsupportedSpan(
-                start=first,
-                end=last,
-                text=response[first:last],
-                probability=probability,
-                reason="value_of_another_passage" if elsewhere else "value_not_in_contexts",
-                category=category,
-                subcategory=_SUBCATEGORIES[found.value.kind],
-                found_at=None if at is None else places.equal(at, found.value),
-                instead=instead,
-            )
-        )
-    return tuple(spans)
-
-
-class _ContextValues:
-    """Values of the context sentences of an example; each sentence is read once."""
-
-    def __init__(self, tokens: TokenizedExample) -> None:
-        self._spans, self._contexts = tokens.context_sentence_spans, tokens.example.contexts
-        # of each sentence that was read: the first value of each sort, and of those that are equal
-        self._read: dict[int, tuple[dict[_Sort, ContextSpan], dict[_Same, ContextSpan]]] = {}
-
-    def _values(self, number: int) -> tuple[dict[_Sort, ContextSpan], dict[_Same, ContextSpan]]:
-        if number not in self._read:
-            sorts, equal = self._read[number] = ({}, {})
-            place = self._spans[number]
-            text = self._contexts[place.context][place.start : place.end]
-            for value in find_values(text):
-                first, last = place.start + value.span.start, place.start + value.span.end
-                at = ContextSpan(place.context, first, last)
-                sorts.setdefault(_sort(value), at)
-                equal.setdefault((value.amount, value.parts), at)
-        return self._read[number]
-
-    def alike(self, numbers: Sequence[int], wanted: Value) -> ContextSpan | None:
-        """Return the first value of some sentences that could be confused with one they lack."""
-        kind, dimension, units = _sort(wanted)
-        for number in numbers:
-            sorts, _ = self._values(number)
-            places = [
-                place
-                for other, place in sorts.items()
-                if other[:2] == (kind, dimension) and other[2] >= units
-            ]
-            if places:
-                return min(places, key=attrgetter("start"))
-        return None
-
-    def equal(self, number: int, wanted: Value) -> ContextSpan:
-        """Return the place of an equal value in a sentence, or that of the sentence."""
-        _, equal = self._values(number)
-        return equal.get((wanted.amount, wanted.parts), self._spans[number])
-
-
-def _sort(value: Value) -> _Sort:
-    """Return kind, dimension and units of time: values can be confused with those of their sort."""
-    dimension = value.amount.dimension if value.amount is not None else ""
-    units = (part.partition(" ")[0] for part in value.parts) if value.kind == "time" else ()
-    return value.kind, dimension, frozenset(units)
-
-
 def unsupported_spans(
     text: str, offsets: IntArray, support_probs: npt.NDArray[np.floating], threshold: float
-) -> tuple[UnsupportedSpan, ...]:
+) -> tuple[MarkedSpan, ...]:
     """Turn the support probabilities [R] of tokens at ``offsets`` [R, 2] into unsupported spans.
 
     Runs of tokens below the threshold are merged and extended to whole words. Spans that contain
@@ -215,7 +162,7 @@ def unsupported_spans(
         last = int(np.searchsorted(offsets[:, 0], end, side="left"))
         mean = (total[last] - total[first]) / max(1, last - first)
         probability = float(np.clip(mean, 0.0, 1.0))
-        spans.append(UnsupportedSpan(start, end, text[start:end], probability))
+        spans.append(MarkedSpan(start, end, text[start:end], probability))
     return tuple(spans)
 
 

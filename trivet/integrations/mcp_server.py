@@ -21,7 +21,8 @@ from trivet.logs.conversation import Turns
 from trivet.records import Evaluation, FailedEvaluation
 from trivet.report.answer import rebuilt_texts
 from trivet.report.sources import find_sources
-from trivet.report.wording import of_value
+from trivet.report.wording import of_span
+from trivet.settings import ThresholdName
 from trivet.verdict_json import SCORES
 
 _INSTRUCTIONS = (
@@ -42,8 +43,8 @@ _Messages = Annotated[
 _Turns = Annotated[Turns, Field(description="Answers to judge: the last one, or all.")]
 _Response = Annotated[str, Field(description="Answer to judge.")]
 _Threshold = Annotated[
-    float | None,
-    Field(ge=0, le=1, description="Threshold of support, in place of the bundle's."),
+    Annotated[float, Field(ge=0, le=1)] | ThresholdName | None,
+    Field(description="Threshold of support, or the name of one of the bundle's."),
 ]
 
 
@@ -53,7 +54,7 @@ def build_server(evaluator: Evaluator) -> MCPServer:
         "trivet", instructions=_INSTRUCTIONS, version=trivet.__version__, log_level="WARNING"
     )
 
-    async def judge(*texts: Any, threshold: float | None = None) -> Evaluation:
+    async def judge(*texts: Any, threshold: float | ThresholdName | None = None) -> Evaluation:
         try:
             return await evaluator.aevaluate(*texts, threshold=threshold)
         except (ExampleError, BackendError, WindowError) as error:
@@ -126,7 +127,15 @@ def build_server(evaluator: Evaluator) -> MCPServer:
 def _fields(verdict: Evaluation) -> dict[str, Any]:
     """Return what an assistant needs of a verdict."""
     fields = verdict.to_dict()
-    kept = (*SCORES, "supported_share", "adherent", "threshold", "language", "unsupported")
+    kept = (
+        *SCORES,
+        "supported_share",
+        "adherent",
+        "threshold",
+        "language",
+        "unsupported",
+        "to_check",
+    )
     found = {name: fields[name] for name in (*kept, "sentences")}
     own = ("relevance", "utilization", "id", "title")
     return {
@@ -164,8 +173,8 @@ def explanation(verdict: Evaluation) -> str:
         lines += [
             f'  doubtful words: "{span.text}"'
             if span.reason == "not_supported"
-            else f"  {of_value(span, contexts)}"
-            for span in verdict.unsupported
+            else f"  {'to check: ' if span in verdict.to_check else ''}{of_span(span, contexts)}"
+            for span in (*verdict.unsupported, *verdict.to_check)
             if sentence.start <= span.start < sentence.end and span.text != sentence.text
         ]
         lines += [

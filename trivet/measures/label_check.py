@@ -6,7 +6,7 @@ A *find* is an unsupported answer that is flagged, a *false alarm* a supported o
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +25,7 @@ _MAX_DIGITS = 16
 class AtThreshold:
     """Counts of labelled answers by the verdict at a threshold."""
 
-    name: str  # ``used``, ``rate`` or ``best_f1``
+    name: str  # ``used``, a name of the bundle's, ``rate`` or ``best_f1``
     threshold: float  # an answer is flagged if its deciding support is below
     found: int  # unsupported answers that are flagged
     missed: int  # unsupported answers that are not
@@ -53,11 +53,16 @@ class LabelCheck:
     documents: int  # number of source documents with a supported answer
     no_rate: str | None  # reason for a missing ``rate``
     errors: tuple[LabelError, ...]  # largest distance first
+    named: tuple[AtThreshold, ...] = ()  # at the named thresholds of the bundle
 
     @property
-    def thresholds(self) -> tuple[AtThreshold, ...]:
-        """The thresholds that are known."""
-        return tuple(one for one in (self.used, self.rate, self.best_f1) if one is not None)
+    def thresholds(self) -> list[AtThreshold]:
+        """The thresholds that are known, rising; that of the verdicts by its name if it has one."""
+        used = (
+            [] if any(one.threshold == self.used.threshold for one in self.named) else [self.used]
+        )
+        known = (*used, *self.named, self.rate, self.best_f1)
+        return sorted((one for one in known if one is not None), key=lambda one: one.threshold)
 
 
 @dataclass(frozen=True)
@@ -93,13 +98,16 @@ def judge_answers(rows: Sequence[Prediction]) -> JudgedAnswers:
     return JudgedAnswers(kept, np.array(values), wrong, used)
 
 
-def check_labels(rows: Sequence[Prediction], false_alarms: float) -> LabelCheck:
+def check_labels(
+    rows: Sequence[Prediction], false_alarms: float, named: Mapping[str, float] | None = None
+) -> LabelCheck:
     """Compare verdicts with labels of whole answers; rows without either do not count.
 
     Args:
         rows: Labelled answers and their verdicts, all at one threshold.
         false_alarms: Rate of false alarms that a threshold is chosen for, in (0, 1). The threshold
             keeps it in expectation for new documents (`conformal_threshold`).
+        named: Thresholds of the bundle by name.
 
     Raises:
         DataError: No row has a label and a verdict.
@@ -124,20 +132,16 @@ def check_labels(rows: Sequence[Prediction], false_alarms: float) -> LabelCheck:
         documents=count,
         no_rate=no_rate,
         errors=_errors(kept, support, wrong, used),
+        named=tuple(_counts(*one, support, wrong) for one in (named or {}).items()),
     )
 
 
 def deciding_support(verdict: Evaluation) -> float:
-    """Return the support that a threshold is compared with: the response is flagged if it is below.
+    """Return the lowest support of a sentence: the response is flagged if a threshold is above it.
 
-    That is the lowest of its sentences with a claim, each of which has at least that of the whole
-    response; 1 without a claim.
+    It is 1 without a claim.
     """
-    whole = verdict.faithfulness or 0.0
-    return min(
-        (max(one.support, whole) for one in verdict.sentences if one.support is not None),
-        default=1.0,
-    )
+    return min((s.support for s in verdict.sentences if s.support is not None), default=1.0)
 
 
 def shortest_threshold(threshold: float, support: FloatArray) -> float:

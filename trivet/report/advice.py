@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from trivet.measures.figures import ErrorRates
 from trivet.report.tally import Column, Tally
-from trivet.report.wording import ABSTAINS, NO_RESPONSE, POSSIBLY, UNSUPPORTED, count
+from trivet.report.wording import ABSTAINS, NO_RESPONSE, TO_CHECK, UNSUPPORTED, count
 
-_NAMED = 5  # unsupported answers that are named
-_MAX_NAME = 60  # characters of a name
 _LONG_ANSWER = 8  # sentences of a mean answer, from which the domain of long ones is nearest
 
 
@@ -20,7 +16,7 @@ def advice(counted: Tally, errors: Sequence[ErrorRates]) -> list[str]:
 
     ``errors`` are those that the judge was measured with.
     """
-    sentences = [*_unsupported(counted), *_abstaining(counted)]
+    sentences = [*_unsupported(counted), *_to_check(counted), *_abstaining(counted)]
     if counted.judged.any():
         sentences.append(_judge(counted, errors))
     for column in counted.columns:
@@ -37,20 +33,20 @@ def _unsupported(counted: Tally) -> Iterator[str]:
     if not answers:
         return
     if not found.any():
-        yield f"Nothing: none of {count(answers, 'answer')} is unsupported."
+        yield f"None of {count(answers, 'answer')} is unsupported."
         return
-    order = np.argsort(counted.scores["faithfulness"], kind="stable")
-    worst = [int(place) for place in order if found[place]][:_NAMED]
-    names = [(counted.ids[place] or f"row {counted.rows[place]}")[:_MAX_NAME] for place in worst]
-    left = int(found.sum()) - len(names)
-    more = f" and {left:,} more" if left else ""
-    near = int(counted.kinds[POSSIBLY].sum())
-    possibly = f" ({near:,} of them possibly)" if near else ""
     yield (
-        f"{int(found.sum()):,} of {count(answers, 'answer')} unsupported{possibly}: "
-        f"{', '.join(names)}{more}. Read them first; then change the prompt, the generator, or "
-        "the passages that it is given."
+        f"{int(found.sum()):,} of {count(answers, 'answer')} unsupported. Read them first; then "
+        "change the prompt, the generator, or the passages that it is given."
     )
+
+
+def _to_check(counted: Tally) -> Iterator[str]:
+    if found := int(counted.kinds[TO_CHECK].sum()):
+        yield (
+            f"{count(found, 'answer')} to check: supported, but with a value, a quotation or an "
+            "identifier that its sources do not have, or with support that just suffices."
+        )
 
 
 def _abstaining(counted: Tally) -> Iterator[str]:

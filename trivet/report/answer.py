@@ -9,35 +9,36 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TypeVar
+from operator import attrgetter
+from typing import Literal, TypeVar
 
 from trivet.errors import DataError
 from trivet.records import (
     ContextSentence,
     ContextSpan,
     Evaluation,
+    MarkedSpan,
     SentenceVerdict,
-    UnsupportedSpan,
 )
 from trivet.report.sources import Source, find_sources
 from trivet.report.verdict_files import VerdictRow
-from trivet.report.wording import between, find_reasons, sentence_word, verdict_word
+from trivet.report.wording import find_reasons, sentence_word, verdict_word
 from trivet.verdict_json import read_evaluation, read_scores
 
 _MAX_CHARACTERS = 20_000  # of one text on a page
 _MAX_CONTEXT_CHARACTERS = 60_000  # of all contexts of one answer
 _OTHER_TEXT = "the log's {} differ from the evaluated text; shown are the sentences of the verdict"
 
-TextSpan = SentenceVerdict | ContextSentence | UnsupportedSpan
+TextSpan = SentenceVerdict | ContextSentence | MarkedSpan
 SpanT = TypeVar("SpanT", bound=TextSpan)
 
 
 @dataclass(frozen=True, slots=True)
 class ResponsePiece:
-    """A piece of a response, inside or outside of an unsupported span."""
+    """A piece of a response, and the kind of span that it is in."""
 
     text: str
-    marked: bool
+    kind: Literal["", "unsupported", "check"] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +61,12 @@ class ResponsePart:
 
 @dataclass(frozen=True, slots=True)
 class ShownReason:
-    """Why a value of the response, or the rest of the marked text, is unsupported."""
+    """Why a span of the response, or the rest of the marked text, is unsupported or to check."""
 
     text: str
     said: str
-    places: tuple[tuple[str, Link], ...] = ()  # links with the words before them
+    places: tuple[tuple[str, Link, str], ...] = ()  # links with the words before and after them
+    to_check: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,8 @@ def read_answer(row: VerdictRow, anchor: str) -> Answer:
             more = len(text) - _MAX_CHARACTERS
             notes.append(f"{more} more characters of the {name} are not shown")
     shown = _shown_contexts(contexts, verdict, row.context_ids)
-    parts = cut_response(response[:_MAX_CHARACTERS], verdict.sentences, verdict.unsupported)
+    marked = [*verdict.unsupported, *verdict.to_check]
+    parts = cut_response(response[:_MAX_CHARACTERS], verdict.sentences, marked)
     linked, reasons = _linked(parts, shown, contexts, verdict, anchor)
     return Answer(
         row=row,
@@ -177,12 +180,15 @@ def _linked(
         return (link(span.context, holds[:1]) if holds else None) or Link(span.context + 1, ())
 
     found = {
-        id(said): (sentence_word(said, verdict.faithfulness, verdict.threshold), sources(own))
+        id(said): (sentence_word(said, verdict), sources(own))
         for said, own in zip(verdict.sentences, find_sources(verdict), strict=True)
     }
     reasons = [
         ShownReason(
-            one.text, one.said, tuple((between(place), at(place.span)) for place in one.places)
+            one.text,
+            one.said,
+            tuple((place.before, at(place.span), place.after) for place in one.places),
+            one.to_check,
         )
         for one in find_reasons(verdict, texts)
     ]
@@ -240,14 +246,16 @@ def matches(text: str, spans: Iterable[TextSpan]) -> bool:
 
 
 def cut_response(
-    text: str, sentences: Sequence[SentenceVerdict], unsupported: Sequence[UnsupportedSpan]
+    text: str, sentences: Sequence[SentenceVerdict], marked: Iterable[MarkedSpan]
 ) -> list[ResponsePart]:
-    """Cut a response at its sentences, and each sentence at its unsupported spans.
+    """Cut a response at its sentences, and each sentence at its marked spans.
 
-    Both are in order and clipped to the text; an earlier one wins where two overlap.
+    Both are clipped to the text; an earlier one wins where two overlap. Marked spans of supported
+    sentences are to check.
     """
+    spans = sorted(marked, key=attrgetter("start"))
     return [
-        ResponsePart(tuple(_pieces(text, begin, end, unsupported)), sentence)
+        ResponsePart(tuple(_pieces(text, begin, end, sentence, spans)), sentence)
         for begin, end, sentence in _split(0, len(text), sentences)
     ]
 
@@ -261,12 +269,15 @@ def cut_context(text: str, sentences: Sequence[ContextSentence]) -> list[Context
 
 
 def _pieces(
-    text: str, begin: int, end: int, unsupported: Sequence[UnsupportedSpan]
+    text: str, begin: int, end: int, sentence: SentenceVerdict | None, spans: Sequence[MarkedSpan]
 ) -> Iterator[ResponsePiece]:
+    kind: Literal["unsupported", "check"] = "unsupported"
+    if sentence is not None and sentence.supported:
+        kind = "check"
     # Bisection skips the spans that end before the sentence.
-    first = bisect_right(unsupported, begin, key=lambda span: span.end)
-    for start, stop, span in _split(begin, end, islice(unsupported, first, None)):
-        yield ResponsePiece(text[start:stop], span is not None)
+    first = bisect_right(spans, begin, key=lambda span: span.end)
+    for start, stop, span in _split(begin, end, islice(spans, first, None)):
+        yield ResponsePiece(text[start:stop], "" if span is None else kind)
 
 
 def _split(begin: int, end: int, spans: Iterable[SpanT]) -> Iterator[tuple[int, int, SpanT | None]]:

@@ -15,6 +15,7 @@ from trivet.measures.label_check import AtThreshold, LabelCheck, LabelError
 from trivet.records import Evaluation
 from trivet.report.sources import find_sources
 from trivet.report.terminal import mark_unsupported, shortened, visible
+from trivet.settings import THRESHOLD_NAMES
 
 _ERRORS = 5
 _MANY = 12  # ways of writing a label that are shown
@@ -22,13 +23,18 @@ _SAID = {True: "supported", False: "unsupported"}
 
 
 def render_label_check(
-    check: LabelCheck, auroc: Figure | None, column: str, readings: Mapping[tuple[str, bool], int]
+    check: LabelCheck,
+    auroc: Figure | None,
+    counting: Figure | None,
+    column: str,
+    readings: Mapping[tuple[str, bool], int],
 ) -> RenderableType:
     """Return the confusion table, AUROC, thresholds and the five worst errors.
 
     Args:
         check: Verdicts compared with labels.
         auroc: AUROC of unsupported answers; ``None`` if it was not measured.
+        counting: That of counting words, likewise.
         column: Column of the labels.
         readings: Rows by label as written, and whether it was read as supported.
     """
@@ -42,10 +48,11 @@ def render_label_check(
         _confusion(used),
         Text(f"{right} of {right + wrong} verdicts agree with the labels"),
         Text(),
-        *_auroc(auroc),
+        *_auroc("AUROC", auroc),
+        *_auroc("that of counting words", counting),
         Text(),
         _thresholds(check),
-        *_remarks(check),
+        *_remarks(check, auroc),
     ]
     if check.errors:
         shown = check.errors[:_ERRORS]
@@ -115,22 +122,20 @@ def _confusion(used: AtThreshold) -> Table:
     return table
 
 
-def _auroc(auroc: Figure | None) -> Iterator[Text]:
+def _auroc(name: str, auroc: Figure | None) -> Iterator[Text]:
     if auroc is None or auroc.value is None:
-        yield Text(f"AUROC {'not measured' if auroc is None else auroc.note}")
+        yield Text(f"{name} {'not measured' if auroc is None else auroc.note}")
         return
     interval = auroc.note or "no interval"
     if auroc.low is not None and auroc.high is not None:
         interval = f"95 % interval {auroc.low:.2f} to {auroc.high:.2f}"
-    yield Text(f"AUROC {auroc.value:.2f} ({interval}; {auroc.groups} source documents)")
-    if auroc.value < 0.5:
-        text = "below .5, which is worse than chance: are the labels the other way round?"
-        yield Text(text, style="yellow")
+    yield Text(f"{name} {auroc.value:.2f} ({interval}; {auroc.groups} source documents)")
 
 
 def _thresholds(check: LabelCheck) -> Table:
     rate = f"at most {100 * check.false_alarms:.3g} % false alarms"
     names = {"used": "of these verdicts", "rate": rate, "best_f1": "best F1 on these rows"}
+    names |= {name: f"{name}, of the bundle" for name in THRESHOLD_NAMES}
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for name in ("threshold", "false alarms", "finds"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -139,7 +144,8 @@ def _thresholds(check: LabelCheck) -> Table:
         alarms = _share(one.false_alarms, one.false_alarms + one.passed)
         finds = _share(one.found, one.found + one.missed)
         # A chosen threshold is shown whole: rounded, it might flag other answers.
-        number = f"{one.threshold:.4g}" if one.name == "used" else f"{one.threshold:.15g}"
+        chosen = one.name in ("rate", "best_f1")
+        number = f"{one.threshold:.15g}" if chosen else f"{one.threshold:.4g}"
         table.add_row(number, alarms, finds, names[one.name])
     return table
 
@@ -148,7 +154,15 @@ def _share(count: int, total: int) -> str:
     return f"{count} of {total}" + (f" ({100 * count / total:.0f} %)" if total else "")
 
 
-def _remarks(check: LabelCheck) -> Iterator[Text]:
+def _remarks(check: LabelCheck, auroc: Figure | None) -> Iterator[Text]:
+    if auroc is None or auroc.low is None or auroc.low <= 0.5:
+        text = (
+            "these labels do not show Trivet to be better than chance, so no threshold is advised"
+        )
+        if auroc is not None and auroc.value is not None and auroc.value < 0.5:
+            text += "; are the labels the other way round?"
+        yield Text(text, style="yellow")
+        return
     if check.no_rate is not None:
         yield Text(check.no_rate, style="yellow")
     if check.rate is not None and check.rate.found:

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from trivet.records import Evaluation, FailedEvaluation
-from trivet.report.wording import count
 
 _NAMED = 5  # unsupported answers that the summary names
 _MAX_NAME = 60  # characters of a name in it
-_COUNTS = ("evaluated", "windows", "answers", "without_response", "unsupported", "abstaining")
+_COUNTS = (
+    *("evaluated", "windows", "answers", "without_response"),
+    *("unsupported", "to_check", "abstaining"),
+)
 SCORES = ("faithfulness", "supported_share", "relevance", "utilization", "completeness")
 
 
@@ -26,6 +28,7 @@ class RunTally:
     answers: int = 0  # rows with a response, if responses are judged
     without_response: int = 0  # rows that have relevance alone
     unsupported: int = 0  # answers with an unsupported sentence
+    to_check: int = 0  # other answers with a span to check
     abstaining: int = 0  # answers that say that there is no answer
     # faithfulness and name of the least faithful unsupported answers, the worst first
     worst: list[tuple[float, str]] = field(default_factory=list)
@@ -57,6 +60,7 @@ class RunTally:
             # Without a threshold the bundle judges no response at all.
             self.without_response += result.adherent is None and result.threshold is not None
             self.abstaining += result.abstains
+            self.to_check += result.adherent is True and bool(result.to_check)
             if result.adherent is False:
                 self.unsupported += 1
                 place = result.faithfulness or 0.0, (result.id or "-")[:_MAX_NAME]
@@ -72,7 +76,7 @@ class RunTally:
         return self.sums[score] / count if count else None
 
     def share(self, kind: str) -> float:
-        """Return the share of the answers that are ``abstaining`` or ``unsupported``."""
+        """Return the share of the answers that are ``abstaining``, and so on."""
         found: int = getattr(self, kind)
         return found / self.answers if self.answers else 0.0
 
@@ -90,7 +94,7 @@ class RunTally:
         """Read the counts of a record; raises ``KeyError``, ``TypeError`` or ``ValueError``."""
         scores = record["scores"]
         return cls(
-            **{name: int(record[name]) for name in _COUNTS},
+            **{name: int(record.get(name, 0)) for name in _COUNTS},
             worst=[(float(score), str(name)) for score, name in record["worst"]],
             failures=Counter({str(code): int(n) for code, n in record["failures"].items()}),
             counts=Counter({score: int(scores[score]["n"]) for score in SCORES}),
@@ -111,25 +115,26 @@ class RunTally:
         return whole
 
     def lines(self) -> list[str]:
-        """Return the summary of a run: what to look at, then the means."""
-        names = ", ".join(name for _, name in self.worst)
-        more = " ..." if self.unsupported > len(self.worst) else ""
-        of_answers = f"of {count(self.answers, 'answer')}"
-        lines = [
-            f"{self.unsupported:,} {of_answers} unsupported{': ' if names else ''}{names}{more}"
-        ]
-        if not self.answers:
-            lines = [f"{count(self.evaluated, 'row')} evaluated"]
-        if self.abstaining:
-            share = self.share("abstaining")
-            lines.append(f"{self.abstaining:,} {of_answers} abstain ({share:.0%})")
-        if self.without_response:
-            rows = count(self.without_response, "row")
-            lines.append(f"{rows} without a response: relevance alone")
+        """Return the summary of a run: kinds of rows, which add up, what to read, and the means."""
+        supported = self.answers - self.unsupported - self.to_check - self.abstaining
+        kinds = {
+            "supported": supported,
+            "unsupported": self.unsupported,
+            "to check": self.to_check,
+            "abstain": self.abstaining,
+            "without a response": self.without_response,
+            # of a bundle that judges no response
+            "evaluated": self.evaluated - self.answers - self.without_response,
+            "failed": self.failed,
+        }
+        lines = [", ".join(f"{n:,} {kind}" for kind, n in kinds.items() if n) or "no row"]
+        if self.worst:
+            names = ", ".join(name for _, name in self.worst)
+            more = " ..." if self.unsupported > len(self.worst) else ""
+            lines.append(f"unsupported: {names}{more}")
         if self.failed:
             by_code = ", ".join(f"{code} {n}" for code, n in self.failures.most_common())
-            rows = count(self.failed + self.evaluated, "row")
-            lines.append(f"{self.failed:,} of {rows} failed: {by_code}")
+            lines.append(f"failed: {by_code}")
         means = [
             f"{score} {mean:.3f}" for score in SCORES if (mean := self.mean(score)) is not None
         ]

@@ -20,19 +20,12 @@ from trivet.measures.curves import BoolArray, FloatArray, IntArray
 from trivet.records import FailedEvaluation
 from trivet.report.estimates import Mean, mean_of
 from trivet.report.verdict_files import VerdictRow
-from trivet.report.wording import (
-    ABSTAINS,
-    NO_RESPONSE,
-    POSSIBLY,
-    SUPPORTED,
-    UNSUPPORTED,
-    answer_word,
-)
+from trivet.report.wording import ABSTAINS, NO_RESPONSE, SUPPORTED, TO_CHECK, UNSUPPORTED
 from trivet.verdict_json import SCORES, read_scores
 
 MAX_VALUES = 20  # of a column to group by
-KINDS = (UNSUPPORTED, POSSIBLY, SUPPORTED, ABSTAINS, NO_RESPONSE)
-"""Kinds of answers: those possibly unsupported are unsupported too."""
+KINDS = (UNSUPPORTED, TO_CHECK, SUPPORTED, ABSTAINS, NO_RESPONSE)
+"""Kinds of rows; each row with a verdict on its response is of one kind."""
 _MAX_FAILURES = 100  # listed one by one
 _NO_QUESTION = 0
 _DEFAULT_THRESHOLD = 0.5  # for verdicts with neither ``adherent`` nor ``threshold``
@@ -67,6 +60,7 @@ class Tally:
     codes: Counter[str]  # number of failures for each error code
     failures: Sequence[tuple[int, FailedEvaluation]]  # the first ones, with their row numbers
     with_texts: int  # number of rows with a response or contexts
+    thresholds: frozenset[float]  # of the verdicts
 
     def take(self, places: IntArray) -> Tally:
         """Return the tally of some rows, for figures of each row."""
@@ -87,21 +81,18 @@ class Tally:
     @property
     def judged(self) -> BoolArray:
         """True for rows whose response claims something and has a verdict, [n]."""
-        return self.kinds[UNSUPPORTED] | self.kinds[SUPPORTED]
+        return self.kinds[UNSUPPORTED] | self.kinds[TO_CHECK] | self.kinds[SUPPORTED]
 
     def mean(self, score: str, among: BoolArray | slice = slice(None)) -> Mean:
         """Return the mean of a score over all rows, or over those where ``among`` is true."""
         return mean_of(self.scores[score][among], self.groups[among])
 
 
-def tally(
-    rows: Iterable[VerdictRow], threshold: float | None = None, by: Sequence[str] = ()
-) -> Tally:
+def tally(rows: Iterable[VerdictRow], by: Sequence[str] = ()) -> Tally:
     """Count all rows.
 
     Args:
         rows: The rows.
-        threshold: Faithfulness below which an answer is unsupported; ``None`` takes the verdicts.
         by: Columns to group by; by default all with 2 to `MAX_VALUES` values.
 
     Raises:
@@ -112,6 +103,7 @@ def tally(
     columns = _Columns(by)
     codes, failures = Counter[str](), list[tuple[int, FailedEvaluation]]()
     failed, cites, sentences, with_texts = array("b"), array("b"), array("q"), 0
+    thresholds = set[float]()
     for row in rows:
         found, error = _scores(row)
         failed.append(error is not None)
@@ -120,18 +112,20 @@ def tally(
             if len(failures) < _MAX_FAILURES:
                 failures.append((row.row, error))
         verdict = row.verdict or {}
-        own = _kinds(verdict, found, threshold) if error is None else ()
+        own = _kind(verdict, found["faithfulness"]) if error is None else None
         said = verdict.get("sentences")
         sentences.append(len(said) if isinstance(said, list | tuple) else 0)
         cites.append(verdict.get("citations") is not None)
         scores.extend(float("nan") if value is None else value for value in found.values())
-        kinds.extend(kind in own for kind in KINDS)
+        kinds.extend(kind == own for kind in KINDS)
         questions.append(_NO_QUESTION if row.question is None else hash(row.question))
         groups.append(hash(("row", row.row)) if row.question is None else questions[-1])
         columns.add(row, len(numbers))
         numbers.append(row.row)
         ids.append(row.id)
         with_texts += row.response is not None or row.contexts is not None
+        if isinstance(limit := verdict.get("threshold"), float):
+            thresholds.add(limit)
     if not numbers:
         raise DataError("there is no row to report; the file of verdicts is empty")
     return Tally(
@@ -149,24 +143,23 @@ def tally(
         codes=codes,
         failures=failures,
         with_texts=with_texts,
+        thresholds=frozenset(thresholds),
     )
 
 
-def _kinds(
-    verdict: Mapping[str, Any], scores: Mapping[str, float | None], threshold: float | None
-) -> tuple[str, ...]:
-    """Return the kinds of an answer, by its verdict or by a threshold on its faithfulness."""
-    adherent, faithfulness = verdict.get("adherent"), scores["faithfulness"]
-    own = verdict.get("threshold")
-    limit = threshold if threshold is not None else own if isinstance(own, float) else None
-    if faithfulness is not None and (threshold is not None or not isinstance(adherent, bool)):
+def _kind(verdict: Mapping[str, Any], faithfulness: float | None) -> str | None:
+    """Return the kind of a row; without ``adherent`` by its faithfulness, None if there is none."""
+    adherent, threshold = verdict.get("adherent"), verdict.get("threshold")
+    limit = threshold if isinstance(threshold, float) else None
+    if faithfulness is not None and not isinstance(adherent, bool):
         adherent = faithfulness >= (_DEFAULT_THRESHOLD if limit is None else limit)
     if verdict.get("abstains") is True:
-        return (ABSTAINS,)
+        return ABSTAINS
     if not isinstance(adherent, bool):
-        return (NO_RESPONSE,) if limit is not None else ()
-    word = answer_word(adherent, faithfulness, limit)
-    return (word, UNSUPPORTED) if word == POSSIBLY else (word,)
+        return None if limit is None else NO_RESPONSE
+    if not adherent:
+        return UNSUPPORTED
+    return TO_CHECK if verdict.get("to_check") else SUPPORTED
 
 
 def _scores(row: VerdictRow) -> tuple[dict[str, float | None], FailedEvaluation | None]:

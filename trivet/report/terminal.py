@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import io
 import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,10 +17,19 @@ from trivet.records import Evaluation
 from trivet.report.answer import displayed_texts, evaluation_notes, rebuilt_texts
 from trivet.report.sources import find_sources
 from trivet.report.verdict_files import VerdictFile, VerdictRow
-from trivet.report.wording import NO_RESPONSE, count, find_reasons, sentence_word, verdict_word
+from trivet.report.wording import (
+    NO_RESPONSE,
+    TO_CHECK,
+    UNSUPPORTED,
+    count,
+    find_reasons,
+    sentence_word,
+    verdict_word,
+)
 from trivet.verdict_json import read_evaluation, read_scores
 
-UNSUPPORTED_STYLE = "bold red"
+UNSUPPORTED_STYLE, TO_CHECK_STYLE = "bold red", "yellow"
+_STYLES = {UNSUPPORTED: UNSUPPORTED_STYLE, TO_CHECK: TO_CHECK_STYLE}
 _UNSAFE = frozenset({"Cc", "Cf", "Cs"})
 _MAX_TEXT = 200  # characters of a sentence or context; the terminal may show fewer
 _SHORT = 10  # sentences of a response; in a longer one each shows its best source alone
@@ -47,13 +57,14 @@ def write_result(path: Path, content: bytes) -> None:
 
 
 def render_verdict(response: str, contexts: Sequence[str], verdict: Evaluation) -> RenderableType:
-    """Return scores, the response with unsupported spans in brackets, and the contexts."""
+    """Return scores, the response with its marked spans in brackets, and the contexts."""
     parts: list[RenderableType] = [_scores(verdict)]
     if verdict.sentences:
         parts += [Text(), mark_unsupported(response, verdict), Text(), _sentences(verdict)]
     for reason in find_reasons(verdict, contexts):
         why = visible(str(reason).removeprefix(reason.text))
-        parts.append(Text.assemble((visible(reason.text), UNSUPPORTED_STYLE), why))
+        style = TO_CHECK_STYLE if reason.to_check else UNSUPPORTED_STYLE
+        parts.append(Text.assemble((visible(reason.text), style), why))
     if verdict.contexts:
         parts += [Text(), _contexts(contexts, verdict)]
     parts += [Text(note, style="yellow") for note in evaluation_notes(verdict)]
@@ -63,6 +74,14 @@ def render_verdict(response: str, contexts: Sequence[str], verdict: Evaluation) 
 def render_evaluation(verdict: Evaluation) -> RenderableType:
     """Return a verdict with texts rebuilt from its own sentences."""
     return render_verdict(*rebuilt_texts(verdict), verdict)
+
+
+def plain_text(verdict: Evaluation) -> str:
+    """Return a verdict as ``print`` shows it, 100 characters wide and without colours."""
+    console = Console(file=io.StringIO(), width=100, color_system=None, highlight=False)
+    with console.capture() as captured:
+        console.print(render_evaluation(verdict))
+    return captured.get().rstrip()
 
 
 def visible(text: str) -> str:
@@ -98,12 +117,14 @@ def _scores(verdict: Evaluation) -> Table:
 
 
 def mark_unsupported(response: str, verdict: Evaluation) -> Text:
-    """Return a response with its unsupported spans in brackets."""
+    """Return a response with its unsupported spans in brackets, those to check after a ``?``."""
     marked, end = Text(), 0
-    for span in verdict.unsupported:
+    spans = [(span, "[", UNSUPPORTED_STYLE) for span in verdict.unsupported]
+    spans += [(span, "?[", TO_CHECK_STYLE) for span in verdict.to_check]
+    for span, opening, style in sorted(spans, key=lambda each: each[0].start):
         marked.append(visible(response[end : span.start]))
         # Brackets, for output without colours.
-        marked.append(f"[{visible(response[span.start : span.end])}]", style=UNSUPPORTED_STYLE)
+        marked.append(f"{opening}{visible(response[span.start : span.end])}]", style=style)
         end = span.end
     return marked.append(visible(response[end:]))
 
@@ -112,9 +133,8 @@ def _sentences(verdict: Evaluation) -> Table:
     """Return the sentences, each followed by its sources or, if unsupported, what is nearest."""
     table = Table("support", "", "sentence", box=None, padding=(0, 2, 0, 0))
     for sentence, sources in zip(verdict.sentences, find_sources(verdict), strict=True):
-        word = sentence_word(sentence, verdict.faithfulness, verdict.threshold)
-        supported = Text(word, no_wrap=True)
-        supported.style = UNSUPPORTED_STYLE if sentence.supported is False else ""
+        word = sentence_word(sentence, verdict)
+        supported = Text(word, _STYLES.get(word, ""), no_wrap=True)
         table.add_row(number(sentence.support), supported, shortened(sentence.text))
         name = "source" if sentence.supported else "nearest"
         shown = sources if len(verdict.sentences) <= _SHORT else sources[:1]
@@ -219,14 +239,17 @@ def _cells(row: VerdictRow) -> tuple[Text, str, Text]:
     except DataError as error:
         return Text("failed", no_wrap=True), "-", shortened(str(error))
     word = verdict_word(verdict) or NO_RESPONSE
-    style = UNSUPPORTED_STYLE if verdict.adherent is False else ""
-    return Text(word, style, no_wrap=True), number(verdict.faithfulness, ".2f"), _why(row, verdict)
+    return (
+        Text(word, _STYLES.get(word, ""), no_wrap=True),
+        number(verdict.faithfulness, ".2f"),
+        _why(row, verdict),
+    )
 
 
 def _why(row: VerdictRow, verdict: Evaluation) -> Text:
-    """Return the reason of the first unsupported value, or else the first unsupported text."""
-    if not verdict.unsupported:
+    """Return the reason of the first marked value, or else the first unsupported text."""
+    if not (verdict.unsupported or verdict.to_check):
         return Text()
-    if any(span.reason != "not_supported" for span in verdict.unsupported):
+    if any(one.reason != "not_supported" for one in (*verdict.unsupported, *verdict.to_check)):
         return shortened(str(find_reasons(verdict, displayed_texts(row, verdict)[1])[0]))
     return shortened(verdict.unsupported[0].text)

@@ -93,7 +93,6 @@ def render_comparison(
     abouts: tuple[Mapping[str, str], Mapping[str, str]],
     *,
     remarks: Sequence[str] = (),
-    threshold: float | None = None,
     by: Sequence[str] = (),
     shown: int = SHOWN,
 ) -> str:
@@ -102,7 +101,7 @@ def render_comparison(
     Raises:
         DataError: A run is empty, they have no row in common, or no row has a column of ``by``.
     """
-    pairs = pair(tally(runs[0], threshold, by), tally(runs[1], threshold))
+    pairs = pair(tally(runs[0], by), tally(runs[1]))
     labels = (f"A: {names[0]}", f"B: {names[1]}")
     changes = [form.format(kind) for kind in _KINDS for form in (_NEW, _GONE)]
     scores = [f"change of {score}" for score in SCORES]
@@ -118,6 +117,7 @@ def render_comparison(
         "cards.html",
         "cards.js",
         title=f"{names[0]} and {names[1]} compared",
+        strip=None,
         before=[_pairs_section(pairs, remarks)],
         answers_title="Answers that changed most",
         answers_notes=[note],

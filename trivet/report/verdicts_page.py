@@ -18,13 +18,14 @@ from trivet.report.plots import histogram_svg
 from trivet.report.tally import KINDS, Column, Tally, tally
 from trivet.report.terminal import number
 from trivet.report.verdict_files import VerdictRow
-from trivet.report.wording import ABSTAINS, NO_RESPONSE, POSSIBLY, SUPPORTED, UNSUPPORTED
+from trivet.report.wording import ABSTAINS, NO_RESPONSE, SUPPORTED, TO_CHECK, UNSUPPORTED
 from trivet.verdict_json import SCORES
 
 SHOWN = 500  # answers on a page
+_NAMED = 10  # answers that the first line links to
 _MEANINGS = {
     UNSUPPORTED: "no context supports a sentence of the answer",
-    POSSIBLY: "of these, those near the threshold",
+    TO_CHECK: "supported, with a span that a person should look at",
     SUPPORTED: "the contexts support every sentence, or it claims nothing",
     ABSTAINS: "the answer says that there is none",
     NO_RESPONSE: "relevance alone",
@@ -39,6 +40,15 @@ class Choices:
     scores: Sequence[str]  # names of a card's numbers, in order
     columns: Sequence[Column]
     good: Sequence[str]  # kinds that are not faults
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """First line of a page: how many rows are of each kind, and which to read first."""
+
+    parts: Sequence[tuple[str, int, str]]  # kind, rows and share of all rows
+    thresholds: Sequence[float]  # of the verdicts
+    first: Sequence[tuple[str, str]]  # place on the page and name of answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +70,6 @@ def render_verdicts(
     title: str = "Verdicts",
     remarks: Sequence[str] = (),
     errors: Sequence[ErrorRates] = (),
-    threshold: float | None = None,
     by: Sequence[str] = (),
     shown: int = SHOWN,
 ) -> str:
@@ -72,14 +81,13 @@ def render_verdicts(
         title: Title of the document.
         remarks: Sentences about the run.
         errors: Errors of the judge on labelled answers.
-        threshold: Faithfulness below which an answer is unsupported; ``None`` takes the verdicts.
         by: Metadata columns to group by; by default all with 2 to 20 values.
         shown: Number of answers on the page, the worst first.
 
     Raises:
         DataError: There is no row, or no row has a column of ``by``.
     """
-    counted = tally(rows, threshold, by)
+    counted = tally(rows, by)
     evaluated, failed = int((~counted.failed).sum()), int(counted.failed.sum())
     numbers = {"rows": len(counted.rows), "evaluated": evaluated, "failed": failed}
     facts = [*about.items(), *((name, f"{count:,}") for name, count in numbers.items())]
@@ -90,6 +98,7 @@ def render_verdicts(
         "cards.html",
         "cards.js",
         title=title,
+        strip=_strip(counted, places),
         before=[Section("What to do", [*remarks, *advice(counted, errors)])],
         answers_title="Answers, the worst first",
         answers_notes=_answers_notes(counted, len(places), evaluated),
@@ -103,6 +112,20 @@ def render_verdicts(
             Section("The run", (), ("", ""), facts),
         ],
     )
+
+
+def _strip(counted: Tally, places: Sequence[int]) -> Strip:
+    """Return the strip of a run, of which the page shows some places."""
+    counts = [(kind, int(counted.kinds[kind].sum())) for kind in KINDS]
+    counts.append(("failed", int(counted.failed.sum())))
+    parts = [(kind, found, share(found, len(counted.rows))) for kind, found in counts if found]
+    marked = counted.kinds[UNSUPPORTED] | counted.kinds[TO_CHECK]
+    names = [
+        (f"row-{counted.rows[place]}", (counted.ids[place] or f"row {counted.rows[place]}")[:60])
+        for place in places
+        if marked[place]
+    ]
+    return Strip(parts, sorted(counted.thresholds), names[:_NAMED])
 
 
 def worst(counted: Tally, shown: int) -> list[int]:
@@ -153,10 +176,8 @@ def _cards(rows: Iterable[VerdictRow], counted: Tally, places: Sequence[int]) ->
     for place in places:
         answer = read_answer(found[place], f"row-{found[place].row}")
         kinds = tuple(kind for kind in KINDS if counted.kinds[kind][place])
-        # The more precise of two words.
-        labels = [kind for kind in kinds if kind != UNSUPPORTED or POSSIBLY not in kinds]
         codes = [int(column.codes[place]) for column in counted.columns]
-        yield Card([answer], kinds, labels, list(answer.scores.values()), codes)
+        yield Card([answer], kinds, kinds, list(answer.scores.values()), codes)
 
 
 def _score_section(counted: Tally) -> Section:

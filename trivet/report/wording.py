@@ -1,6 +1,6 @@
-"""Words for verdicts, the same everywhere that people read, and why text is unsupported.
+"""Words for verdicts, the same everywhere that people read, and why text is marked.
 
-A reason reads ``60: not in the contexts; 30 days is [1]``.
+A reason reads ``60: not in the contexts; [1] says 30 days``.
 """
 
 from __future__ import annotations
@@ -8,28 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trivet.records import ContextSpan, Evaluation, SentenceVerdict, UnsupportedSpan
+from trivet.records import ContextSpan, Evaluation, MarkedSpan, SentenceVerdict
 
-SUPPORTED, UNSUPPORTED, POSSIBLY = "supported", "unsupported", "possibly unsupported"
+SUPPORTED, UNSUPPORTED, TO_CHECK = "supported", "unsupported", "to check"
 NO_CLAIM, ABSTAINS, NO_RESPONSE = "no claim", "abstains", "no response"
-NEAR = 0.05
-"""Margin of support below the threshold in which a verdict reads *possibly unsupported*.
-
-On RAGBench's dev rows 5 of the 13 answers flagged within it are labelled unsupported, and 18 of the
-30 below it.
-"""
-
-
-def is_near(score: float | None, threshold: float | None) -> bool:
-    """Return whether a score below the threshold is within ``NEAR`` of it."""
-    return score is not None and threshold is not None and threshold - NEAR <= score < threshold
-
-
-def answer_word(adherent: bool, faithfulness: float | None, threshold: float | None) -> str:
-    """Return the verdict on an answer in words."""
-    if adherent:
-        return SUPPORTED
-    return POSSIBLY if is_near(faithfulness, threshold) else UNSUPPORTED
 
 
 def verdict_word(verdict: Evaluation) -> str:
@@ -38,23 +20,19 @@ def verdict_word(verdict: Evaluation) -> str:
         return ""
     if verdict.abstains:
         return ABSTAINS
-    return answer_word(verdict.adherent, verdict.faithfulness, verdict.threshold)
+    if not verdict.adherent:
+        return UNSUPPORTED
+    return TO_CHECK if verdict.to_check else SUPPORTED
 
 
-def sentence_word(
-    sentence: SentenceVerdict, faithfulness: float | None, threshold: float | None
-) -> str:
-    """Return the verdict on a sentence in words, given the answer's score and threshold.
-
-    A sentence is unsupported if its support and the answer's faithfulness are both below the
-    threshold, so the higher of the two says how near it is.
-    """
+def sentence_word(sentence: SentenceVerdict, verdict: Evaluation) -> str:
+    """Return the verdict on a sentence of a response in words."""
     if sentence.supported is None:
         return ABSTAINS if sentence.abstains else NO_CLAIM
-    if sentence.supported:
-        return SUPPORTED
-    score = max(sentence.support or 0.0, faithfulness or 0.0)
-    return POSSIBLY if is_near(score, threshold) else UNSUPPORTED
+    if not sentence.supported:
+        return UNSUPPORTED
+    inside = (sentence.start <= span.start < sentence.end for span in verdict.to_check)
+    return TO_CHECK if any(inside) else SUPPORTED
 
 
 def count(number: int, noun: str) -> str:
@@ -65,60 +43,66 @@ def count(number: int, noun: str) -> str:
 _MOST = 80  # characters of a span or a value
 
 
+_SAID = {
+    "value_not_in_contexts": "not in the contexts",
+    "value_of_another_passage": "not in the sources of its sentence",
+    "quotation_not_in_contexts": "not word for word in the contexts",
+    "identifier_not_in_contexts": "not in the contexts",
+    "near_threshold": "its support just reaches the threshold",
+    "not_supported": "no context supports it",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class ReasonPlace:
-    """A place in a context that a reason names."""
+    """A place in a context that a reason names: ``before [1] after``."""
 
-    value: str  # the text there, shortened; empty if it is the unsupported text itself
     span: ContextSpan
+    before: str = " "
+    after: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a value of the response, or the rest of the marked text, is unsupported."""
+    """Why a span of the response, or the rest of the marked text, is unsupported or to check."""
 
-    text: str  # the value, shortened; else a name of the rest
+    text: str  # the span, shortened; else a name of the rest
     said: str
     places: tuple[ReasonPlace, ...] = ()
+    to_check: bool = False
 
     def __str__(self) -> str:
-        places = (f"{between(place)}[{place.span.context + 1}]" for place in self.places)
+        places = (f"{one.before}[{one.span.context + 1}]{one.after}" for one in self.places)
         return f"{self.text}: {self.said}{''.join(places)}"
 
 
-def between(place: ReasonPlace) -> str:
-    """Return the words between what was said before and the number of a place's context."""
-    return f"; {place.value} is " if place.value else " "
-
-
 def find_reasons(verdict: Evaluation, contexts: Sequence[str]) -> list[Reason]:
-    """Return a reason for each unsupported value, and one for all other unsupported text.
+    """Return a reason for each unsupported value, one for all other text, and those to check.
 
     Args:
         verdict: The verdict.
         contexts: Texts of its contexts, as far as they are known.
     """
-    found = [of_value(s, contexts) for s in verdict.unsupported if s.reason != "not_supported"]
-    if len(found) == len(verdict.unsupported):
-        return found
-    name = "other marked text" if found else "marked text"
-    return [*found, Reason(name, "no context supports it")]
+    values = [span for span in verdict.unsupported if span.reason != "not_supported"]
+    found = [of_span(span, contexts) for span in values]
+    if len(values) < len(verdict.unsupported):
+        name = "other marked text" if found else "marked text"
+        found.append(Reason(name, _SAID["not_supported"]))
+    return found + [of_span(span, contexts, to_check=True) for span in verdict.to_check]
 
 
-def of_value(span: UnsupportedSpan, contexts: Sequence[str]) -> Reason:
-    """Return the reason of an unsupported value; arguments as for ``find_reasons``."""
+def of_span(span: MarkedSpan, contexts: Sequence[str], *, to_check: bool = False) -> Reason:
+    """Return the reason of one span; arguments as for ``find_reasons``."""
     places = []
-    said = "not in the contexts"
-    if span.reason == "value_of_another_passage":
-        said = "not in the sources of its sentence"
-        if span.found_at is not None and span.found_at.context < len(contexts):
-            said = "only in another passage,"
-            places.append(ReasonPlace("", span.found_at))
+    said = _SAID[span.reason]
+    if span.found_at is not None and span.found_at.context < len(contexts):
+        said = "only in another passage,"
+        places.append(ReasonPlace(span.found_at))
     if (instead := span.instead) is not None:
         text = contexts[instead.context] if instead.context < len(contexts) else ""
         if value := text[instead.start : instead.end].strip():
-            places.append(ReasonPlace(_brief(value), instead))
-    return Reason(_brief(span.text), said, tuple(places))
+            places.append(ReasonPlace(instead, "; ", f" says {_brief(value)}"))
+    return Reason(_brief(span.text), said, tuple(places), to_check)
 
 
 def _brief(text: str) -> str:

@@ -18,7 +18,6 @@ def write_report(
     out: Path,
     *,
     logs: Sequence[str] = (),
-    threshold: float | None = None,
     by: Sequence[str] = (),
     shown: int = SHOWN,
 ) -> None:
@@ -48,7 +47,6 @@ def write_report(
             names if len(set(names)) == 2 else (str(first.path), str(second.path)),
             (first.about, second.about),
             remarks=_comparison_remarks(first, second),
-            threshold=threshold,
             by=by,
             shown=shown,
         )
@@ -59,7 +57,6 @@ def write_report(
             title=f"Verdicts: {first.path.name}",
             remarks=first.remarks,
             errors=first.errors,
-            threshold=threshold,
             by=by,
             shown=shown,
         )

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from trivet.bundle.bundle import add_files
+from trivet.bundle.bundle import Bundle, add_files
+from trivet.bundle.schema import AlarmsInfo, BundleInfo, Thresholds
 from trivet.errors import BundleError, DataError
 from trivet.evaluation.evaluator import Evaluator
+from trivet.evaluation.postprocessing import with_support
 from trivet.evaluation.preprocessing import PreprocessedExample
+from trivet.evaluation.streams import prefetch
 from trivet.labelled.sources import load_source
+from trivet.measures.false_alarms import Judged, named_thresholds
+from trivet.measures.label_check import JudgedAnswers, judge_answers
+from trivet.measures.predictions import Prediction
+from trivet.measures.rule_sets import ANSWERS, UNBOUNDED
 from trivet.model.aggregate import Outputs
 from trivet.records import LabelledExample, Labels
-from trivet.settings import BackendName
+from trivet.settings import FALSE_ALARMS, THRESHOLD_NAMES, BackendName
 from trivet.thresholds.choices import Choices
 from trivet.thresholds.choose import ChosenThresholds, choose_or_keep
 from trivet.thresholds.columns import DevScores
-from trivet.thresholds.streams import choosing, read_outcomes, read_streams
 
 _BLOCK = 64  # examples that are evaluated together
-_AT_THRESHOLDS = ("hallucination_f1", "span_f1")  # scores in the card that depend on thresholds
+# scores in the card that depend on thresholds
+_AT_THRESHOLDS = (
+    *(f"hallucination_{name}" for name in ("f1", "precision", "recall")),
+    "span_f1",
+)
 
 
 def choose_thresholds(
@@ -48,7 +59,10 @@ def choose_thresholds(
     if out is None:
         evaluator.bundle.check_writable()
     examples = load_rows(specs, split, choices.only)
-    found = read_outcomes(evaluator, (one.example for one in examples), _read_support, _BLOCK)
+    starts = range(0, len(examples), _BLOCK)
+    texts = ([one.example for one in examples[start : start + _BLOCK]] for start in starts)
+    jobs = prefetch(texts, evaluator.begin)
+    found = itertools.chain.from_iterable(job.outcomes(_read_support) for job in jobs)
     scores = [
         replace(each, example=one)
         for one, each in zip(examples, found, strict=True)
@@ -58,23 +72,73 @@ def choose_thresholds(
     old, rate = info.thresholds, choices.false_alarms
     if old is None:
         raise BundleError(f"{folder}: has no support head, which thresholds are for")
-    streams = read_streams(evaluator, choosing(examples, choices.thresholds_from))
-    chosen = choose_or_keep(old, scores, scores, choices.thresholds_from, rate, streams)
+    chosen = choose_or_keep(old, scores, scores, choices.thresholds_from, rate)
     if out is not None:
         folder = shutil.copytree(evaluator.bundle.folder, out)
     if chosen.thresholds != old:
-        kept = tuple(one for one in info.scores if one.measure not in _AT_THRESHOLDS)
-        changed = {"thresholds": chosen.thresholds, "scores": kept}
-        add_files(folder, {}, info.model_copy(update=changed))
+        _keep(folder, info, chosen.thresholds, ())
     return chosen
+
+
+def _keep(
+    folder: Path, info: BundleInfo, thresholds: Thresholds | None, alarms: tuple[AlarmsInfo, ...]
+) -> None:
+    """Write thresholds and the answers that they flag; figures at the old ones are removed."""
+    kept = tuple(one for one in info.scores if one.measure not in _AT_THRESHOLDS)
+    changed = {"thresholds": thresholds, "alarms": alarms, "scores": kept}
+    add_files(folder, {}, info.model_copy(update=changed))
 
 
 def _read_support(one: PreprocessedExample, outputs: Outputs, _: object) -> DevScores:
     """Return the support of an example's sentences and tokens, without its labels."""
     unlabelled = LabelledExample(one.example, Labels(), "", "")
     support = np.asarray(outputs.sentence_support)[0], np.asarray(outputs.support_probs)[0]
-    whole = float(np.asarray(outputs.faithfulness)[0])
-    return DevScores.of(unlabelled, one.tokens, *support, whole)
+    return DevScores.of(unlabelled, one.tokens, *support)
+
+
+def choose_by_rule(bundle: Bundle, sets: Mapping[str, Sequence[Prediction]]) -> Thresholds:
+    """Choose the named thresholds on the sets of the rule of choosing, and write them with counts.
+
+    Raises:
+        BundleError: The bundle is read only, or has no support head.
+        DataError: No set has enough documents.
+    """
+    bundle.check_writable()
+    info = bundle.info
+    old = with_support(info.thresholds, "sentences")
+    answers = {name: judge_answers(sets[name]) for name in ANSWERS if sets[name]}
+    judged = {
+        name: Judged([row.example for row in one.rows], one.support)
+        for name, one in answers.items()
+    }
+    bounded = [one for name, one in judged.items() if name not in UNBOUNDED]
+    also = [one for name, one in judged.items() if name in UNBOUNDED]
+    named = named_thresholds(bounded, FALSE_ALARMS, also)
+    if not named:
+        raise DataError(
+            "no set has enough documents with a faithful answer to choose thresholds on"
+        )
+    others = named.get("careful"), named.get("strict")
+    thresholds = Thresholds(named["balanced"], old.span, *others)
+    limits = [thresholds.named(name) for name in THRESHOLD_NAMES]
+
+    def flagged(one: JudgedAnswers, wrong: bool) -> tuple[int, int, int]:
+        support = one.support[one.wrong == wrong]
+        careful, balanced, strict = (int((support < limit).sum()) for limit in limits)
+        return careful, balanced, strict
+
+    alarms = tuple(
+        AlarmsInfo(
+            data=name,
+            faithful=int((~one.wrong).sum()),
+            false_alarms=flagged(one, wrong=False),
+            hallucinated=int(one.wrong.sum()),
+            found=flagged(one, wrong=True),
+        )
+        for name, one in answers.items()
+    )
+    _keep(bundle.folder, info, thresholds, alarms)
+    return thresholds
 
 
 def load_rows(specs: Sequence[str], split: str, only: Sequence[str]) -> list[LabelledExample]:

@@ -1,7 +1,7 @@
 """Thresholds on support, chosen on labelled rows, or kept if the rows do not justify new ones.
 
-The sentence threshold is chosen by whole responses: one is flagged if its faithfulness and a
-sentence's support are **below** it. The span threshold follows: the words below it are marked in
+The sentence thresholds are chosen by whole responses: one is flagged if the support of a sentence
+is **below** it. The span threshold follows: the words below it are marked in
 the flagged sentences, or, where there are none, the whole sentence. A threshold that replaces
 another needs an AUROC above .5 with confidence.
 """
@@ -16,30 +16,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trivet.bundle.schema import Thresholds
-from trivet.data.tokenization import BoolArray
 from trivet.errors import DataError
-from trivet.labelled.grouping import document
+from trivet.labelled.grouping import data_set, document
 from trivet.measures.best_threshold import DEFAULT_THRESHOLD, best_threshold
-from trivet.measures.curves import FloatArray
 from trivet.measures.false_alarms import (
     AlarmBound,
     Alarms,
+    Judged,
     TooFewDocuments,
     alarm_bounds,
-    conformal_threshold,
     count_alarms,
     faithful_responses,
+    named_thresholds,
     needed_documents,
     too_small,
 )
 from trivet.measures.intervals import Draws, auroc
 from trivet.model.architecture import Reduction
 from trivet.records import Labels
-from trivet.settings import FALSE_ALARMS
+from trivet.settings import FALSE_ALARMS, ThresholdName
 from trivet.thresholds.columns import Column, DevScores, marked_words, threshold_columns
 from trivet.thresholds.fit import LinearMap, probabilities
 from trivet.thresholds.joining import HeadLogits
-from trivet.thresholds.streams import ChosenHalt, Streamed, choose_halt
 
 if TYPE_CHECKING:  # it needs torch, and thresholds do not
     from trivet.labelled.datamodule import Item
@@ -89,24 +87,25 @@ class ChosenThresholds:
     too_few: tuple[TooFewDocuments, ...] = ()  # data sets in which this rate is not kept
     sources: tuple[Alarms, ...] = ()  # of all rows
     rate: float | None = None  # of false alarms, by which it was chosen; None: by the best F1
-    halt: ChosenHalt | None = None  # threshold of single sentences; None if no stream was read
 
 
-def choose_sentence_threshold(
+def choose_sentence_thresholds(
     column: Column, scores: Sequence[DevScores], false_alarms: float | None
-) -> float | None:
-    """Return the threshold with a rate of false alarms on responses, or without one of best F1.
+) -> dict[ThresholdName, float]:
+    """Return the named thresholds for a rate of false alarms, or without one that of best F1.
 
-    The rate is kept in each data set that has enough documents; ``None`` if none has.
+    The rate is kept in each data set that has enough documents; empty if none has.
     """
-    if false_alarms is not None:
-        found = [
-            conformal_threshold(one.support, one.documents, false_alarms)
-            for one in faithful_responses(column.rows(scores), column.support)
-        ]
-        return min((one for one in found if one is not None), default=None)
-    best = best_threshold(column.support, column.unsupported)
-    return best.threshold if best else None
+    if false_alarms is None:
+        best = best_threshold(column.support, column.unsupported)
+        return {"balanced": best.threshold} if best else {}
+    rows = column.rows(scores)
+    names = np.array([data_set(row) for row in rows])
+    places = [np.flatnonzero(names == name) for name in np.unique(names)]
+    return named_thresholds(
+        [Judged([rows[place] for place in own], column.support[own]) for own in places],
+        false_alarms,
+    )
 
 
 def choose_span_threshold(words: Column, sentence: float) -> float | None:
@@ -127,8 +126,8 @@ def choose_span_threshold(words: Column, sentence: float) -> float | None:
 
 def choose_thresholds(
     scores: Sequence[DevScores], false_alarms: float | None = FALSE_ALARMS
-) -> tuple[float, float]:
-    """Choose the sentence and the span threshold on a dev split; unknown labels are left out.
+) -> Thresholds:
+    """Choose the thresholds on a dev split; unknown labels are left out.
 
     With too few documents for the rate the sentence threshold has the best F1; with one class, a
     threshold is .5. Both are logged, and so is a data set with too few documents.
@@ -136,23 +135,23 @@ def choose_thresholds(
     columns = threshold_columns(scores)
     responses, words = columns["sentence"], columns["span"]
     one_class = "%s threshold stays at %s: the labels of %d dev examples hold one class or none"
-    wrong, sentence = responses.unsupported > 0, None
+    wrong, named = responses.unsupported > 0, dict[ThresholdName, float]()
     if wrong.any() and not wrong.all():
-        sentence = choose_sentence_threshold(responses, scores, false_alarms)
+        named = choose_sentence_thresholds(responses, scores, false_alarms)
         faithful = faithful_responses(responses.rows(scores), responses.support)
         for small in too_small(faithful, false_alarms):
             logger.warning("%s", small.words())
-        if sentence is None:
+        if not named:
             logger.warning("too few dev documents for the rate of false alarms; best F1 instead")
-            sentence = choose_sentence_threshold(responses, scores, None)
-    if sentence is None:
+            named = choose_sentence_thresholds(responses, scores, None)
+    if not named:
         logger.warning(one_class, "sentence", DEFAULT_THRESHOLD, responses.examples)
-        sentence = DEFAULT_THRESHOLD
+    sentence = named.get("balanced", DEFAULT_THRESHOLD)
     span = choose_span_threshold(words, sentence)
     if span is None:
         logger.warning(one_class, "span", DEFAULT_THRESHOLD, words.examples)
         span = DEFAULT_THRESHOLD
-    return sentence, span
+    return Thresholds(sentence, span, named.get("careful"), named.get("strict"))
 
 
 def justified_thresholds(
@@ -165,7 +164,7 @@ def justified_thresholds(
     groups = [document(one.example) for one in scores]
     columns = threshold_columns(scores)
     responses, words = columns["sentence"], columns["span"]
-    chosen = choose_sentence_threshold(responses, scores, rate)
+    chosen = choose_sentence_thresholds(responses, scores, rate).get("balanced")
     none = "nothing can be flagged"
     if rate is not None:
         least = needed_documents(rate)
@@ -228,8 +227,8 @@ def dev_scores(
     joined = probabilities(support, found, faithfulness)
     tokens, sentences = joined.tokens, joined.sentences
     first_token = first_sentence = 0
-    for item, whole in zip(items, joined.faithfulness.tolist(), strict=True):
-        own = sentences[first_sentence:], tokens[first_token:], whole
+    for item in items:
+        own = sentences[first_sentence:], tokens[first_token:]
         yield DevScores.of(item.labelled, item.tokenized, *own)
         first_token += len(item.tokenized.response)
         first_sentence += len(item.tokenized.response_sentence_spans)
@@ -241,12 +240,10 @@ def choose_or_keep(
     after: Sequence[DevScores],
     sources: Sequence[str],
     rate: float | None,
-    streams: Sequence[Streamed] = (),
 ) -> ChosenThresholds:
     """Return the thresholds that the rows justify; the others are kept.
 
-    A kept threshold is moved with a changed support, so that it flags as many rows as before; that
-    of single sentences, which the ``streams`` of those sources choose, is dropped then.
+    A kept threshold is moved with a changed support, so that it flags as many rows as before.
     ``sources`` are the prefixes of those that choose; all if empty.
 
     Raises:
@@ -257,20 +254,27 @@ def choose_or_keep(
     if not places:
         raise DataError(f"thresholds from {', '.join(prefixes)}: no row has such a source")
     was, now = (_every_column([scores[i] for i in places]) for scores in (before, after))
-    found = {
-        use: value
-        if np.array_equal(was[use].support, now[use].support)
-        else same_share(was[use], value, now[use])
-        for use, value in (("sentence", old.sentence), ("span", old.span))
-    }
+
+    def moved(use: str, value: float) -> float:
+        same = np.array_equal(was[use].support, now[use].support)
+        return value if same else same_share(was[use], value, now[use])
+
+    thresholds = Thresholds(
+        moved("sentence", old.sentence),
+        moved("span", old.span),
+        None if old.careful is None else moved("sentence", old.careful),
+        None if old.strict is None else moved("sentence", old.strict),
+    )
     choosing = [after[place] for place in places]
-    uses = justified_thresholds(choosing, rate, found["sentence"])
-    found |= {use.use: use.threshold for use in uses if use.threshold is not None}
-    halt = choose_halt(streams) if streams else None
-    chosen_halt = None if halt is None else halt.threshold
-    if chosen_halt is None and np.array_equal(was["sentence"].support, now["sentence"].support):
-        chosen_halt = old.halt
-    thresholds = replace(old, **found, halt=chosen_halt)
+    uses = justified_thresholds(choosing, rate, thresholds.sentence)
+    sentence, span = (use.threshold for use in uses)
+    if sentence is not None:
+        column = threshold_columns(choosing)["sentence"]
+        named = choose_sentence_thresholds(column, choosing, rate)
+        others = named.get("careful"), named.get("strict")
+        thresholds = Thresholds(sentence, thresholds.span, *others)
+    if span is not None:
+        thresholds = replace(thresholds, span=span)
     responses = threshold_columns(choosing)["sentence"]
     faithful = faithful_responses(responses.rows(choosing), responses.support)
     bounds: list[AlarmBound] = []
@@ -287,42 +291,7 @@ def choose_or_keep(
         tuple(too_small(faithful, rate)),
         count_alarms(names, rows, responses.support, thresholds.sentence),
         rate,
-        halt,
     )
-
-
-def choose_answered(relevance: HeadLogits, found: LinearMap) -> float | None:
-    """Return the relevance of the best context sentence that tells answered questions best.
-
-    A question is answered where a context sentence is labelled relevant. The threshold has the
-    largest sum of the shares of answered and unanswered questions that it tells (Youden's index);
-    each row counts by its weight. None if the rows hold one kind alone.
-    """
-    row = relevance.row
-    rows = len(relevance.weight)
-    truth = relevance.truth
-    known, answered = np.zeros((2, rows), dtype=bool)
-    known[row[~np.isnan(truth)]] = True
-    answered[row[truth == 1]] = True
-    best = np.zeros(rows)
-    np.maximum.at(best, row, probabilities(relevance, found).sentences)
-    weight = relevance.weight[known]
-    return split_threshold(best[known], answered[known], weight)
-
-
-def split_threshold(score: FloatArray, positive: BoolArray, weight: FloatArray) -> float | None:
-    """Return the score from which on rows are taken as positive; None with one class."""
-    order = np.argsort(-score, kind="stable")
-    score, positive, weight = score[order], positive[order], weight[order]
-    if positive.all() or not positive.any():
-        return None
-    hits = np.cumsum(weight * positive) / weight[positive].sum()
-    alarms = np.cumsum(weight * ~positive) / weight[~positive].sum()
-    ends = np.append(np.diff(score) != 0, True)  # equal scores fall on one side
-    gain = np.where(ends, hits - alarms, -np.inf)
-    at = int(gain.argmax())
-    below = score[at + 1] if at + 1 < len(score) else 0.0
-    return float((score[at] + below) / 2)
 
 
 def _every_column(scores: Sequence[DevScores]) -> dict[str, Column]:

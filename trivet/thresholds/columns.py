@@ -28,7 +28,7 @@ class Column:
     example: npt.NDArray[np.int64]  # index of the item's example
     examples: int  # number of examples with known labels
     sentence: npt.NDArray[np.int64]  # index of a word's sentence, over all examples
-    deciding_support: FloatArray  # that of the sentence, as of ``DevScores``
+    deciding_support: FloatArray  # that of the sentence
 
     def rows(self, scores: Sequence[DevScores]) -> list[LabelledExample]:
         """Return the example of each item."""
@@ -44,7 +44,6 @@ class DevScores:
     token_offsets: npt.NDArray[np.integer]  # characters of the response tokens [R, 2]
     token_support: npt.NDArray[np.floating]  # in [0, 1] [R]
     token_sentence: npt.NDArray[np.integer]  # sentence of each token [R]
-    faithfulness: float  # in [0, 1]
 
     @classmethod
     def of(
@@ -53,19 +52,11 @@ class DevScores:
         tokens: TokenizedExample,
         sentences: npt.NDArray[np.floating],
         support: npt.NDArray[np.floating],
-        faithfulness: float,
     ) -> Self:
         """Return an example with its sentence and token support, which may be padded."""
         response, count = tokens.response, len(tokens.response_sentence_spans)
         own = sentences[:count], response.offsets, support[: len(response)]
-        return cls(example, *own, tokens.response_sentence, float(faithfulness))
-
-    def deciding_support(self) -> FloatArray:
-        """Return the support of each sentence that a threshold is compared with. *Shape:* [S].
-
-        A sentence is unsupported if its own support and the faithfulness of the response are below.
-        """
-        return np.maximum(self.sentence_support.astype(np.float64), self.faithfulness)
+        return cls(example, *own, tokens.response_sentence)
 
 
 def marked_words(words: Column, sentence: float, span: float) -> npt.NDArray[np.bool_]:
@@ -90,7 +81,7 @@ def threshold_columns(scores: Iterable[DevScores]) -> dict[str, Column]:
     for place, one in enumerate(scores):
         labels = one.example.labels
         if labels.adherent is not None and len(one.token_support):
-            weakest = one.deciding_support()[np.unique(one.token_sentence)].min()
+            weakest = one.sentence_support[np.unique(one.token_sentence)].min()
             support, wrong = np.array([weakest], float), np.array([not labels.adherent], float)
             responses.append((place, (support, wrong, np.ones(1), np.zeros(1), support)))
         if labels.unsupported is not None:
@@ -126,7 +117,7 @@ def _words(one: DevScores, unsupported: Sequence[Span], sentences: int) -> tuple
     sentence[home[real]] = one.token_sentence[real]
     read = sentence >= 0
     of_sentence = np.ones(len(words))
-    of_sentence[read] = one.deciding_support()[sentence[read]]
+    of_sentence[read] = one.sentence_support[sentence[read]]
     totals = np.concatenate([[0], np.cumsum(marked_characters(len(response), unsupported))])
     gold = (totals[words[:, 1]] - totals[words[:, 0]]).astype(float)
     size = (words[:, 1] - words[:, 0]).astype(float)

@@ -44,8 +44,7 @@ def lines(reports: Sequence[HeadReport], chosen: ChosenThresholds) -> list[str]:
     found += [use.words() for use in chosen.uses]
     found += [bound.words() for bound in chosen.bounds]
     found += [small.words() for small in chosen.too_few]
-    found += [source.words() for source in chosen.sources]
-    return found + ([] if chosen.halt is None else chosen.halt.lines())
+    return found + [source.words() for source in chosen.sources]
 
 
 def check_path(path: Path) -> None:
@@ -83,7 +82,6 @@ def write_report(
         "false_alarms": [dataclasses.asdict(bound) for bound in chosen.bounds],
         "too_few_documents": [dataclasses.asdict(one) for one in chosen.too_few],
         "sources": [dataclasses.asdict(source) for source in chosen.sources],
-        "halt": None if chosen.halt is None else dataclasses.asdict(chosen.halt),
     }
     text = json.dumps(record, ensure_ascii=False, allow_nan=False, indent=2)
     (path / JSON_NAME).write_text(f"{text}\n", encoding="utf-8")

@@ -230,7 +230,7 @@ def choose_on_dev(training: RagTraining, items: Sequence[Item], pad: int) -> Thr
     """Return the thresholds that the rows choose; None without a support head."""
     if "support" not in training.model.heads:
         return None
-    chosen = Thresholds(*choose_thresholds(list(dev_scores(training, items, pad))))
+    chosen = choose_thresholds(list(dev_scores(training, items, pad)))
     logger.info("thresholds chosen on %d dev examples: %s", len(items), chosen)
     return chosen
 
@@ -243,5 +243,5 @@ def dev_scores(training: RagTraining, items: Sequence[Item], pad: int) -> Iterat
         windows = Windows(*(array.to(device) for array in batch.windows))
         _, predicted = training.predict(windows, batch.is_evidence.to(device))
         outputs = to_numpy(predicted)
-        support = outputs.sentence_support[0], outputs.support_probs[0], outputs.faithfulness[0]
+        support = outputs.sentence_support[0], outputs.support_probs[0]
         yield DevScores.of(item.labelled, item.tokenized, *support)

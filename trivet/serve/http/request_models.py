@@ -33,6 +33,7 @@ from trivet.logs.context_values import CONTEXT_ID_NAMES, CONTEXT_TEXT_NAMES, nam
 from trivet.logs.conversation import Turns, read_turns
 from trivet.records import ContextName, RagExample
 from trivet.serve.http.errors import RequestError
+from trivet.settings import ThresholdName
 
 T = TypeVar("T")
 
@@ -141,8 +142,11 @@ AllowEmpty: TypeAlias = Annotated[
     bool, Field(description="Evaluate a response without contexts instead of refusing it.")
 ]
 Threshold: TypeAlias = Annotated[
-    float | None,
-    Field(ge=0, le=1, description="Threshold of support, in place of the bundle's."),
+    Annotated[float, Field(ge=0, le=1)] | ThresholdName | None,
+    Field(description="Threshold of support, or the name of one of the bundle's."),
+]
+Strict: TypeAlias = Annotated[
+    bool, Field(description="Count what a person should check as unsupported.")
 ]
 ExampleId: TypeAlias = Annotated[
     str | None,
@@ -186,6 +190,7 @@ class RequestOptions(Body):
     timeout_ms: TimeoutMs = None
     allow_empty_contexts: AllowEmpty = False
     threshold: Threshold = None
+    strict: Strict = False
 
 
 class EvaluateOne(RequestOptions, ExampleBody):

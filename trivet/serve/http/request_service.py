@@ -98,6 +98,7 @@ class RequestService:
             timeout_seconds=max(0.0, left_seconds),
             allow_empty_contexts=options.allow_empty_contexts,
             threshold=options.threshold,
+            strict=options.strict,
         )
         try:
             return await _unless_gone(request, asyncio.ensure_future(work))

@@ -17,6 +17,7 @@ from trivet.evaluation.packing import WindowAccumulator
 from trivet.evaluation.postprocessing import to_evaluation, to_result
 from trivet.evaluation.preprocessing import PreprocessedExample, Refusal
 from trivet.records import Evaluation, FailedEvaluation, RagExample
+from trivet.settings import ThresholdName
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +94,8 @@ class BatchedRequest:
     examples: Sequence[RagExample | PreprocessedExample]
     allow_empty_contexts: bool
     deadline: float  # by time.monotonic; nothing of the request may run later
-    threshold: float | None = None  # as in Evaluator.evaluate
+    threshold: float | ThresholdName | None = None  # as in Evaluator.evaluate
+    strict: bool = False  # likewise
     arrived: float = field(default_factory=time.monotonic)
     laid_out_at: float = math.inf
     # Once it is done or cancelled, nothing of the request needs to run.
@@ -135,7 +137,7 @@ class BatchedRequest:
             return
         started = time.monotonic()
         outcomes = outcomes or self.evaluator.postprocess(
-            self.preprocessed, self.accumulators, to_evaluation, self.threshold
+            self.preprocessed, self.accumulators, to_evaluation, self.threshold, self.strict
         )
         pairs = zip(outcomes, self.examples, strict=True)
         results = tuple(to_result(outcome, each.id) for outcome, each in pairs)

@@ -32,6 +32,7 @@ from trivet.serve.scheduling.batched_request import (
     Watch,
 )
 from trivet.serve.scheduling.window_queue import WindowPlace, WindowQueue
+from trivet.settings import ThresholdName
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +103,8 @@ class Batcher:
         *,
         timeout_seconds: float | None = None,
         allow_empty_contexts: bool = False,
-        threshold: float | None = None,
+        threshold: float | ThresholdName | None = None,
+        strict: bool = False,
     ) -> Predictions:
         """Evaluate the examples of one request. Cancelling the task drops what has not run.
 
@@ -123,6 +125,7 @@ class Batcher:
                 allow_empty_contexts,
                 time.monotonic() + timeout,
                 threshold,
+                strict,
             )
             self.requests.add(request)
             self._emptied.clear()
