@@ -77,7 +77,8 @@ def write_data() -> None:
         write_parquet(Path("data/ragbench") / name / "train-00000-of-00001.parquet", *rows)
     sources, responses = [], []
     for number in range(8 * ROWS):  # some dev rows of a grid get 24 passages of others
-        known = {"source_id": str(number), "prompt": "", "task_type": "QA"}
+        task = ("QA", "Summary", "Data2txt")[number % 3]
+        known = {"source_id": str(number), "prompt": "", "task_type": task}
         texts = {"question": f"What of {number}?"}
         texts["passages"] = f"passage 1:Clay {number} rests for a day.\n"
         sources.append(json.dumps({**known, "source_info": texts}))

@@ -220,7 +220,7 @@ class LossConfig:
         float,
         _factor(
             "Squared error of the similarity of question and context sentences, whose targets are "
-            "the cosines of the plain encoder; needs the evidence head."
+            "the cosines of the plain encoder; nothing without the evidence head."
         ),
     ] = 0.0
     share: Annotated[float, _factor("Squared error of an example's relevance and utilization.")] = (
@@ -344,8 +344,8 @@ class TrainConfig:
         _check(any(weights.values()), "loss", weights, "above 0 for at least one of the heads")
         similar = self.loss.similarity
         plain = self.encoder.init == "plain" and not self.window.stride_overlap
-        fits = not similar or ("evidence" in self.heads and plain)
-        must = "0 without heads: evidence, encoder.init: plain and window.stride_overlap: 0"
+        fits = not similar or "evidence" not in self.heads or plain
+        must = "0 unless encoder.init is plain and window.stride_overlap 0"
         _check(fits, "loss.similarity", similar, must)
 
 

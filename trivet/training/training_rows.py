@@ -61,7 +61,8 @@ def prepared_rows(
     dev, _ = _load(config.data.dev, config.run.seed)
     _refuse_shared_groups(taught, dev)
     _refuse_unlabelled(config, taught)
-    retriever = Retriever(config.encoder.name) if config.loss.similarity else None
+    compares = config.loss.similarity > 0 and "evidence" in config.heads
+    retriever = Retriever(config.encoder.name) if compares else None
     if config.data.cache is not None:
         folder = Path(config.data.cache).expanduser()
         settings: dict[str, Any] = {**lay_out.keywords, "folder": folder}
