@@ -155,8 +155,8 @@ ThreadsOption = Annotated[
 ThresholdOption = Annotated[
     float | ThresholdName | None,
     Setting(
-        "Support from 0 to 1, or careful, balanced or strict; default: balanced.",
-        metavar="SUPPORT|NAME",
+        "0 to 1, or careful, balanced, strict; default: balanced.",
+        metavar="SUPPORT",
         panel="Model",
         typed=str,
         read=read_threshold,

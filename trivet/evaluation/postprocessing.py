@@ -45,7 +45,7 @@ MAX_SOURCES = 5  # of one response sentence
 
 @dataclass(frozen=True)
 class Decision:
-    """How support becomes verdicts, by a bundle and the options of a call."""
+    """Rules by which support becomes verdicts, from a bundle and the options of a call."""
 
     thresholds: Thresholds
     layer: SentenceLayer = NO_LAYER  # that of the bundle, with which its sentences were joined
@@ -60,7 +60,7 @@ def to_evaluation(
     Args:
         preprocessed: Example; every ``text`` of the verdict is cut from its original texts.
         outputs: Numpy arrays, B = 1; positions past R and C are ignored.
-        decision: What verdicts are decided by; None without a support head.
+        decision: Thresholds and options that decide; None without a support head.
 
     Returns:
         The verdict. Its response is adherent if no sentence is unsupported; every unsupported

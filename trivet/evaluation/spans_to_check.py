@@ -44,7 +44,7 @@ def spans_to_check(
     for number, sentence in zip(marks.numbers, sentences, strict=True):
         if sentence.supported is not True or sentence.support is None:
             continue
-        # The number of an identifier is no fault of its own, that of a quotation is.
+        # The number of an identifier is not a fault of its own, that of a quotation is.
         text = sentence.text
         own = _marks(sentence, known.identifiers(text), "identifier_not_in_contexts")
         own += _beside(marks.far_values(number, sentence), own)

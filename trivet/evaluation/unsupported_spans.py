@@ -65,7 +65,7 @@ class SentenceMarks:
             for span, value in zip(self.values(number, sentence), missing, strict=True)
             if value.status == "nowhere"
             or (
-                # Nothing is known of its place in a stream; what is asked is no fault of an answer.
+                # Nothing is known of its place in a stream; a value of the question is not a fault.
                 value.sentences
                 and QUESTION not in value.sentences
                 and near.isdisjoint(spans[number].context for number in value.sentences)

@@ -118,7 +118,7 @@ def as_utf8(file: IO[bytes], encoding: str | None = None, name: str = "the input
         name: Name of the file in messages.
 
     Raises:
-        DataError: By its first bytes the file is no text.
+        DataError: By its first bytes the file is not text.
     """
     if not hasattr(file, "peek"):
         file = io.BufferedReader(cast(io.RawIOBase, file))
