@@ -155,7 +155,7 @@ ThreadsOption = Annotated[
 ThresholdOption = Annotated[
     float | ThresholdName | None,
     Setting(
-        "0 to 1, or careful, balanced, strict; default: balanced.",
+        "0 to 1, careful, balanced (default) or strict.",
         metavar="SUPPORT",
         panel="Model",
         typed=str,

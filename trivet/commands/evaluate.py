@@ -98,8 +98,8 @@ def evaluate(
 ) -> None:
     """Evaluate a log of answers, or one answer.
 
-    A log gives one verdict for each row, in order; the same command resumes a run that was
-    stopped. A single answer is printed, or written as JSON with --out.
+    A log gives one verdict a row, in order; the same command resumes a stopped run. A single
+    answer is printed, or written as JSON with --out.
     """
     one = question is not None or context is not None or response is not None
     if one == (file is not None):
