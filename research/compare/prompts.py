@@ -1,4 +1,4 @@
-"""Prompts of ``prompts/``, and a conversation about one answer.
+"""Prompts of ``templates/``, and a conversation about one answer.
 
 An answer that cannot be read, a refusal and a failed call are failures of the row; no score takes
 their place.
@@ -26,7 +26,7 @@ from trivet.records import RagExample
 if TYPE_CHECKING:
     from trivet.llm.client import ChatClient
 
-_FOLDER = Path(__file__).with_name("prompts")
+_FOLDER = Path(__file__).with_name("templates")
 
 
 class Conversation:
