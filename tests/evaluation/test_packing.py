@@ -147,7 +147,9 @@ def test_an_error_is_that_of_its_own_example(
 def test_an_error_of_one_part_is_that_of_the_example(
     tokenizer: SegmentTokenizer, formula: Any
 ) -> None:
-    (layout,) = layouts_of([RagExample("Who?", ("The boat was old.",) * 9, "Red.")], tokenizer)
+    (layout,) = layouts_of(
+        [RagExample("Who?", tuple(f"Boat {n} was old." for n in range(9)), "Red.")], tokenizer
+    )
     assert len(layout.rows) > 1
     accumulator = WindowAccumulator(layout)
     for row in range(len(layout.rows)):

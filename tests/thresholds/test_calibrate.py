@@ -190,7 +190,7 @@ def check_report(found: Calibrated, out: Path) -> None:
     assert (out / "reliability_support.svg").exists()
     with pytest.raises(DataError, match="there is no folder"):
         calibration_report.check_path(out / "no" / "page.html")
-    with pytest.raises(DataError, match="is no folder"):
+    with pytest.raises(DataError, match="is not a folder"):
         calibration_report.check_path(out / "calibration.json")
 
 

@@ -58,7 +58,6 @@ def test_scale_and_shift_of_the_layer_alone_change(
     assert after.calibration.heads == before.calibration.heads
     assert after.calibration.data == (*before.calibration.data, *specs)
     assert after.thresholds is not None and before.thresholds is not None
-    assert after.thresholds.answered == before.thresholds.answered
     assert f"layer: scale {new.scale:.3f}" in report.lines(found.reports, found.chosen)[0]
 
 

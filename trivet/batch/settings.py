@@ -102,7 +102,7 @@ class RunSettings(Reading):
     allow_empty_contexts: Annotated[bool, _input("Evaluate answers without contexts.")] = False
     threshold: ThresholdOption = None
     strict: Annotated[
-        bool, Setting("Count answers with spans to check as unsupported.", panel="Model")
+        bool, _rare("Count answers with spans to check as unsupported.")
     ] = False
     fields: Annotated[
         tuple[str, ...] | None,

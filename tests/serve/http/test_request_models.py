@@ -89,7 +89,7 @@ def test_other_than_a_json_object_is_refused(raw: bytes, error_type: str, said: 
         ({"timeout_ms": float("inf")}, "timeout_ms: must be a finite number"),
         ({"timeout_ms": 0}, "timeout_ms: must be above 0"),
         ({"timeout_ms": True}, "timeout_ms: must be a number"),
-        ({"threshold": 1.5}, "threshold: must be at most 1"),
+        ({"threshold": 1.5}, "threshold must be in [0, 1], got 1.5"),
         ({"allow_empty_contexts": 1}, "allow_empty_contexts: must be true or false"),
         ({"id": 7}, "id: must be a string"),
         ({"id": "x" * 1001}, "id: String should have at most 1000 characters"),

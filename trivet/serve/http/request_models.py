@@ -28,6 +28,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from trivet.errors import plain_fault
 from trivet.evaluation.answer_stream import StreamWindows
+from trivet.interface import check_threshold
 from trivet.logs.column_mapping import FIELD_NAMES
 from trivet.logs.context_values import CONTEXT_ID_NAMES, CONTEXT_TEXT_NAMES, names_or_none
 from trivet.logs.conversation import Turns, read_turns
@@ -141,8 +142,20 @@ TimeoutMs: TypeAlias = Annotated[
 AllowEmpty: TypeAlias = Annotated[
     bool, Field(description="Evaluate a response without contexts instead of refusing it.")
 ]
+
+
+def _check_threshold(value: Any) -> Any:
+    """Refuse a threshold in one sentence, not in one for each kind that it may be of."""
+    try:
+        check_threshold(value)
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+    return value
+
+
 Threshold: TypeAlias = Annotated[
     Annotated[float, Field(ge=0, le=1)] | ThresholdName | None,
+    BeforeValidator(_check_threshold),
     Field(description="Threshold of support, or the name of one of the bundle's."),
 ]
 Strict: TypeAlias = Annotated[
