@@ -40,7 +40,11 @@ def test_a_sheet_is_measured_and_its_threshold_used_without_torch(tmp_path: Path
     done = run("test", SHEET, *options, "--cascade")
     assert done.returncode == 0, done.stderr
     written = json.loads(figures.read_bytes())
-    used, rate, _ = written["thresholds"]
+    by_name = {one["name"]: one for one in written["thresholds"]}
+    assert by_name.keys() == {"careful", "balanced", "strict", "rate", "best_f1"}
+    values = [one["threshold"] for one in written["thresholds"]]
+    assert values == sorted(values)
+    used, rate = by_name["balanced"], by_name["rate"]
     assert used["found"] + used["missed"] == 12
     assert used["false_alarms"] + used["passed"] == 18
     table = rf"supported +{used['passed']} +{used['false_alarms']}\n.*"

@@ -101,9 +101,7 @@ class RunSettings(Reading):
 
     allow_empty_contexts: Annotated[bool, _input("Evaluate answers without contexts.")] = False
     threshold: ThresholdOption = None
-    strict: Annotated[
-        bool, _rare("Count answers with spans to check as unsupported.")
-    ] = False
+    strict: Annotated[bool, _rare("Count answers with spans to check as unsupported.")] = False
     fields: Annotated[
         tuple[str, ...] | None,
         _output(
