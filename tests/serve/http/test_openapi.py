@@ -41,7 +41,8 @@ def schema_of(document: Any, path: str, status: str = "200", method: str = "post
 def test_every_route_but_the_pages_is_described(server: Asked, document: Any) -> None:
     described = {(method, path) for path, item in document["paths"].items() for method in item}
     assert described == {
-        *(("post", path) for path in ("/v1/evaluate", "/v1/relevance", "/v1/stream", "/classify")),
+        *(("post", f"/v1/{name}") for name in ("evaluate", "relevance", "stream", "systemone")),
+        ("post", "/classify"),
         *(("get", path) for path in ("/v1/info", "/health/live", "/health/ready", "/metrics")),
     }
     assert "swagger-ui" in server.get("/docs").text

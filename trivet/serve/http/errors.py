@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -40,6 +41,9 @@ STATUSES: Mapping[str, int] = {
 }
 """Status of each ``error_type``; 499 appears only in metrics and logs."""
 
+SYSTEMONE_PATH = "/v1/systemone"
+"""Route whose refusals also have the form of its interface."""
+
 # Refusals that leave a part of the body unread.
 _UNREAD = frozenset({"malformed", "timeout_reading", "too_large"})
 
@@ -59,10 +63,17 @@ class RequestError(Exception):
             self.headers["Connection"] = "close"
 
 
-def error_response(error: RequestError, request_id: str) -> Response:
+def error_response(error: RequestError, request_id: str, path: str = "") -> Response:
     """Return the response to a refused request."""
-    fields = {"error": error.message, "error_type": error.error_type, "request_id": request_id}
-    return Response(to_json_text(fields), error.status, error.headers, "application/json")
+    status, name = error.status, error.error_type
+    fields: dict[str, Any] = {"error": error.message, "error_type": name, "request_id": request_id}
+    if path == SYSTEMONE_PATH:
+        status = 422 if name in ("invalid_json", "invalid_unicode") else status
+        name = "authentication_error" if name == "unauthorized" else name
+        fields["detail"] = {"error_type": name, "message": error.message}
+        if status == 422:
+            fields["detail"] = [{"loc": ["body"], "msg": error.message, "type": name}]
+    return Response(to_json_text(fields), status, error.headers, "application/json")
 
 
 def request_error(error: Exception) -> RequestError:

@@ -29,11 +29,11 @@ from trivet.serve.http.request_models import (
     ClassifyBody,
     EvaluateBody,
     EvaluateMany,
-    EvaluateMessages,
     RelevanceBody,
     RequestOptions,
     StreamBody,
     context_ids,
+    examples_of,
     names,
     texts,
 )
@@ -73,22 +73,10 @@ def add_v1_routes(router: APIRouter, service: RequestService, info: InfoAnswer) 
         error in its place, and the status is 200; a single failed example is refused. The last
         answer of a conversation is evaluated as one, with turns=all each as several.
         """
-        many = isinstance(body, EvaluateMany)
-        if isinstance(body, EvaluateMany):
-            service.check_number(len(body.examples))
-            examples = [example.example() for example in body.examples]
-        elif isinstance(body, EvaluateMessages):
-            many = body.turns == "all"
-            try:
-                examples = body.examples()
-            except ExampleError as error:
-                raise failure_error(FailedEvaluation.of(error, body.id)) from None
-            service.check_number(len(examples))
-        else:
-            examples = [body.example()]
+        examples = examples_of(body, service.check_number)
         predictions = await service.evaluate(request, examples, body)
         ids = [context_ids(example) for example in examples]
-        if many:
+        if isinstance(body, EvaluateMany) or getattr(body, "turns", "last") == "all":
             return await service.respond(
                 predictions, lambda: {"results": list(map(result_fields, predictions.results, ids))}
             )

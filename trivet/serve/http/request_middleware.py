@@ -115,7 +115,7 @@ class RequestMiddleware:
             if status:
                 logger.error("request %s failed", request_id, exc_info=error)
                 raise  # part of the response is sent: the connection must break
-            await self._refusal(error, request_id)(scope, receive, send_with_headers)
+            await self._refusal(error, request_id, scope["path"])(scope, receive, send_with_headers)
         finally:
             route = getattr(scope.get("route"), "path", _NO_ROUTE)
             self._metrics.answered(route, status or 500)
@@ -139,12 +139,12 @@ class RequestMiddleware:
         if length is not None and int(length) > self._max_bytes:
             raise self._too_large(f"the body has {int(length)} bytes")
 
-    def _refusal(self, error: Exception, request_id: str) -> Response:
+    def _refusal(self, error: Exception, request_id: str, path: str) -> Response:
         """Return the response to an exception; log the exceptions that are bugs."""
         refusal = request_error(error)
         if refusal.error_type == "internal":
             logger.error("request %s failed", request_id, exc_info=error)
-        return error_response(refusal, request_id)
+        return error_response(refusal, request_id, path)
 
     def _too_large(self, found: str) -> RequestError:
         return RequestError(

@@ -26,14 +26,14 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from trivet.errors import plain_fault
+from trivet.errors import ExampleError, plain_fault
 from trivet.evaluation.answer_stream import StreamWindows
 from trivet.interface import check_threshold
 from trivet.logs.column_mapping import FIELD_NAMES
 from trivet.logs.context_values import CONTEXT_ID_NAMES, CONTEXT_TEXT_NAMES, names_or_none
 from trivet.logs.conversation import Turns, read_turns
-from trivet.records import ContextName, RagExample
-from trivet.serve.http.errors import RequestError
+from trivet.records import ContextName, FailedEvaluation, RagExample
+from trivet.serve.http.errors import RequestError, failure_error
 from trivet.settings import ThresholdName
 
 T = TypeVar("T")
@@ -312,6 +312,24 @@ EvaluateBody: TypeAlias = Annotated[
     | Annotated[EvaluateMessages, Tag(_MESSAGES)],
     Discriminator(_kind_of_request),
 ]
+
+
+def examples_of(body: EvaluateBody, check_number: Callable[[int], None]) -> list[RagExample]:
+    """Return the examples of a request; messages that cannot be read raise ``RequestError``.
+
+    ``check_number`` raises if there are too many, before they are made where possible.
+    """
+    if isinstance(body, EvaluateMany):
+        check_number(len(body.examples))
+        return [example.example() for example in body.examples]
+    if isinstance(body, EvaluateOne):
+        return [body.example()]
+    try:
+        found = body.examples()
+    except ExampleError as error:
+        raise failure_error(FailedEvaluation.of(error, body.id)) from None
+    check_number(len(found))
+    return found
 
 
 def texts(contexts: Iterable[str | ContextObject]) -> tuple[str, ...]:

@@ -199,3 +199,24 @@ class ErrorAnswer(Answer):
     error: str = Field(description="Explanation: field, numbers and way out.")
     error_type: str = Field(description="Stable reason in one word.")
     request_id: str = Field(description="Also in the server's log and in X-Request-Id.")
+
+
+class NoulAnswer(Answer):
+    """The answer to a yes/no question."""
+
+    type: Literal["noul"]
+    noul: float = Field(description="Probability of yes.")
+
+
+class SystemOneAnswer(Answer):
+    """Answers to the questions of a request, by their ids."""
+
+    model: str = Field(description="Name of the bundle.")
+    answers: dict[str, NoulAnswer]
+    usage: dict[str, int] = Field(description="Billed tokens: none.")
+
+
+class SystemOneRefusal(ErrorAnswer):
+    """A refused request in both forms: that of this server and that of the interface."""
+
+    detail: dict[str, str] | list[dict[str, Any]]

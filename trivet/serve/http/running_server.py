@@ -30,6 +30,7 @@ from trivet.serve.http.request_service import RequestService
 from trivet.serve.http.response_models import InfoAnswer
 from trivet.serve.http.routing import route_class
 from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.systemone import add_systemone_route
 from trivet.serve.scheduling.batched_request import Overloaded
 from trivet.serve.scheduling.batcher import Batcher
 
@@ -74,6 +75,7 @@ def build_app(
     add_v1_routes(router, service, InfoAnswer.of(evaluator, settings))
     add_stream_route(router, service, evaluator)
     add_gateway_route(router, service, evaluator, settings)
+    add_systemone_route(router, service, evaluator)
     add_health_routes(public, router, health, metrics)
     add_index_route(public, evaluator.bundle.info.name, settings)
     add_try_routes(public, router, service, settings)
