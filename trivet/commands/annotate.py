@@ -123,8 +123,8 @@ def _clients(
     from trivet.llm.chat import Price
     from trivet.llm.client import ChatClient
 
-    each = prices * (len(models) // len(prices))
-    for model, price in zip(models, each, strict=True):
+    model_prices = prices * (len(models) // len(prices))
+    for model, price in zip(models, model_prices, strict=True):
         yield ChatClient(model, base_url=base_url, price=Price.parse(price), budget=budget)
 
 

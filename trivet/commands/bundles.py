@@ -28,8 +28,8 @@ def info(
     from trivet.report import terminal
     from trivet.report.bundle_tables import render_info
 
-    found = read_bundle(named or bundle or EMBEDDED_BUNDLE)
-    terminal.show(render_info(found.info, str(found.folder), describe_devices(), found.revision))
+    stored = read_bundle(named or bundle or EMBEDDED_BUNDLE)
+    terminal.show(render_info(stored.info, str(stored.folder), describe_devices(), stored.revision))
 
 
 @options

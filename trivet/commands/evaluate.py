@@ -101,9 +101,9 @@ def evaluate(
     A log gives one verdict a row, in order; the same command resumes a stopped run. A single
     answer is printed, or written as JSON with --out.
     """
-    one = question is not None or context is not None or response is not None
-    if one == (file is not None):
-        many = "; not both" if one else ""
+    is_single = question is not None or context is not None or response is not None
+    if is_single == (file is not None):
+        many = "; not both" if is_single else ""
         raise typer.BadParameter(
             f"give a FILE (or -), or --question, --context and --response{many}"
         )

@@ -99,7 +99,7 @@ def tensorrt(
     find_target()  # refuses a machine without TensorRT, GPU or driver before any work
     rows = _load_rows(data, split)[:limit]
     graphs = read_bundle(bundle).info.graphs
-    exported = any(each.precision == precision for each in graphs)
+    exported = any(graph.precision == precision for graph in graphs)
     if out is not None or not exported:
         bundle = _with_graphs(
             bundle, out, ("fp32", "int8", precision), form, threads, exported=exported
@@ -163,10 +163,10 @@ def _with_graphs(
     """
     from trivet.bundle.bundle import GRAPH_NAME, WEIGHTS_NAME, copy_graphs, read_bundle
 
-    found = read_bundle(bundle)
-    if found.has(GRAPH_NAME) and (exported or not found.has(WEIGHTS_NAME)):
+    stored = read_bundle(bundle)
+    if stored.has(GRAPH_NAME) and (exported or not stored.has(WEIGHTS_NAME)):
         if out is not None:
-            copy_graphs(found, out)
+            copy_graphs(stored, out)
         return out or bundle
     write_graphs(bundle, out, keep, form, threads)
     return out or bundle

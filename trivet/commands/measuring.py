@@ -128,9 +128,9 @@ def test(
         with needs_extra("train"):
             _measure_rule(rule, model, baseline, every, keep, json_file, into_card)
         return
-    given = (label, false_alarms, reading.mapping, reading.format, reading.encoding)
-    if file is None and any(given):
-        used = [name for name, value in zip(_FILE_OPTIONS, given, strict=True) if value]
+    file_options = (label, false_alarms, reading.mapping, reading.format, reading.encoding)
+    if file is None and any(file_options):
+        used = [name for name, value in zip(_FILE_OPTIONS, file_options, strict=True) if value]
         raise typer.BadParameter(f"{', '.join(used)} is for FILE, not for --data")
     if cascade and file is None:
         raise typer.BadParameter("--cascade is for FILE, not for --data")
@@ -147,43 +147,47 @@ def test(
         from trivet.report.bundle_tables import render_choice, render_figures
 
         measured_bundle.check_files(json_file, markdown_file, report)
-        own = None
+        labelled = None
         if file is not None:
             from trivet.labelled.plain_labels import read_plain
 
-            own = read_plain(file, label, split, reading.mapping, reading.format, reading.encoding)
+            labelled = read_plain(
+                file, label, split, reading.mapping, reading.format, reading.encoding
+            )
         evaluator = model.load()
         if into_card:
             evaluator.bundle.check_writable()
-        if own is None:
-            found = measured_bundle.measure_bundle(
+        if labelled is None:
+            measured = measured_bundle.measure_bundle(
                 evaluator, data or [], split, by_length, published, threshold
             )
         else:
-            found = measured_bundle.measure_own(
-                *(evaluator, own, split, by_length, threshold, false_alarms or FALSE_ALARMS),
+            measured = measured_bundle.measure_own(
+                *(evaluator, labelled, split, by_length, threshold, false_alarms or FALSE_ALARMS),
                 with_cascade=cascade,
             )
-    terminal.show(render_figures(found.figures) if own is None else _render_own(found, own))
+    terminal.show(
+        render_figures(measured.figures) if labelled is None else _render_own(measured, labelled)
+    )
     if baseline is not None:
         other = replace(model, bundle=baseline).load()
-        terminal.show(render_choice(measured_bundle.compare_with(other, found, threshold)))
-    said = [f"{len(found.rows) - found.failed} evaluated, {found.failed} failed"]
-    if own is not None:
-        said += found.left_out()
-    elif found.report.outside_split:
-        said.append(f"{found.report.outside_split} rows outside split {split!r}")
-    print("\n".join([*said, f"leaks: {found.about['leaks']}"]), file=sys.stderr)
-    measured_bundle.write_measures(found, json_file, markdown_file, report)
+        terminal.show(render_choice(measured_bundle.compare_with(other, measured, threshold)))
+    summary = [f"{len(measured.rows) - measured.failed} evaluated, {measured.failed} failed"]
+    if labelled is not None:
+        summary += measured.left_out()
+    elif measured.report.outside_split:
+        summary.append(f"{measured.report.outside_split} rows outside split {split!r}")
+    print("\n".join([*summary, f"leaks: {measured.about['leaks']}"]), file=sys.stderr)
+    measured_bundle.write_measures(measured, json_file, markdown_file, report)
     if into_card:
         keep_scores(
             evaluator.bundle,
-            found.figures,
+            measured.figures,
             split=split,
             command=what_was_typed(),
             precision=evaluator.precision,
         )
-    if found.failed or (own is not None and own.unreadable):
+    if measured.failed or (labelled is not None and labelled.unreadable):
         raise typer.Exit(SOME_FAILED)
 
 
@@ -225,16 +229,16 @@ def _measure_rule(
         terminal.write_result(json_file, f"{text}\n".encode())
 
 
-def _render_own(found: MeasuredBundle, own: PlainRows) -> RenderableType:
+def _render_own(measured: MeasuredBundle, labelled: PlainRows) -> RenderableType:
     from rich.console import Group
 
     from trivet.report.label_check import render_cascade, render_label_check
 
-    assert found.check is not None
-    measured = {one.measure: one for one in reversed(found.figures)}
-    auroc, counting = (measured.get(f"{name}_auroc") for name in ("hallucination", "word_counting"))
-    check = render_label_check(found.check, auroc, counting, own.column, own.readings)
-    return Group(check, render_cascade(found.cascade)) if found.cascade else check
+    assert measured.check is not None
+    figures = {figure.measure: figure for figure in reversed(measured.figures)}
+    auroc, counting = (figures.get(f"{name}_auroc") for name in ("hallucination", "word_counting"))
+    check = render_label_check(measured.check, auroc, counting, labelled.column, labelled.readings)
+    return Group(check, render_cascade(measured.cascade)) if measured.cascade else check
 
 
 @options
@@ -293,10 +297,10 @@ def calibrate(
     else:
         with needs_extra("train"):
             from trivet.calibrate import calibrate as fit_heads
-        found = fit_heads(bundle, data, split, choices, out, device)
-        chosen = found.chosen
-        print("\n".join(lines(found.reports, chosen)))
+        fitted = fit_heads(bundle, data, split, choices, out, device)
+        chosen = fitted.chosen
+        print("\n".join(lines(fitted.reports, chosen)))
         if report is not None:
-            print(write_report(report, found.info, found.reports, chosen))
-    if any(one.threshold is None for one in chosen.uses):
+            print(write_report(report, fitted.info, fitted.reports, chosen))
+    if any(use.threshold is None for use in chosen.uses):
         raise typer.Exit(NO_SEPARATION)

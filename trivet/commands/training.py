@@ -103,15 +103,15 @@ def adapt(
     quiet_lightning()
     for name in _PROGRESS:
         logging.getLogger(name).setLevel(logging.INFO)
-    found = run_adaptation(labelled, out, overrides or (), what_was_typed())
-    terminal.show(render_changes(found))
-    print(describe(found))
-    if not found.better:
+    adapted = run_adaptation(labelled, out, overrides or (), what_was_typed())
+    terminal.show(render_changes(adapted))
+    print(describe(adapted))
+    if not adapted.better:
         raise end(
-            f"not shown to be better: keep {found.start} ({found.bundle} is kept as well)",
+            f"not shown to be better: keep {adapted.start} ({adapted.bundle} is kept as well)",
             NO_SEPARATION,
         )
-    print(f"better: trivet evaluate LOG --bundle {found.bundle}")
+    print(f"better: trivet evaluate LOG --bundle {adapted.bundle}")
 
 
 @options

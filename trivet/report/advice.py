@@ -29,33 +29,33 @@ def advice(counted: Tally, errors: Sequence[ErrorRates]) -> list[str]:
 
 
 def _unsupported(counted: Tally) -> Iterator[str]:
-    answers, found = int(counted.judged.sum()), counted.kinds[UNSUPPORTED]
+    answers, unsupported = int(counted.judged.sum()), counted.kinds[UNSUPPORTED]
     if not answers:
         return
-    if not found.any():
+    if not unsupported.any():
         yield f"None of {count(answers, 'answer')} is unsupported."
         return
     yield (
-        f"{int(found.sum()):,} of {count(answers, 'answer')} unsupported. Read them first; then "
-        "change the prompt, the generator, or the passages that it is given."
+        f"{int(unsupported.sum()):,} of {count(answers, 'answer')} unsupported. Read them first; "
+        "then change the prompt, the generator, or the passages that it is given."
     )
 
 
 def _to_check(counted: Tally) -> Iterator[str]:
-    if found := int(counted.kinds[TO_CHECK].sum()):
+    if number := int(counted.kinds[TO_CHECK].sum()):
         yield (
-            f"{count(found, 'answer')} to check: supported, but with a value, a quotation or an "
+            f"{count(number, 'answer')} to check: supported, but with a value, a quotation or an "
             "identifier that its sources do not have, or with support that just suffices."
         )
 
 
 def _abstaining(counted: Tally) -> Iterator[str]:
-    found = int(counted.kinds[ABSTAINS].sum())
-    answers = int(counted.judged.sum()) + found
-    if found:
+    abstaining = int(counted.kinds[ABSTAINS].sum())
+    answers = int(counted.judged.sum()) + abstaining
+    if abstaining:
         yield (
-            f"{found:,} of {count(answers, 'answer')} abstain ({found / answers:.0%}): they say "
-            "that there is no answer. Check whether the documents contain the answer."
+            f"{abstaining:,} of {count(answers, 'answer')} abstain ({abstaining / answers:.0%}): "
+            "they say that there is no answer. Check whether the documents contain the answer."
         )
 
 
@@ -71,12 +71,14 @@ def _judge(counted: Tally, errors: Sequence[ErrorRates]) -> str:
         kinds = ("search",)
     elif counted.sentences[counted.judged].mean() >= _LONG_ANSWER:
         kinds = ("long", "lfqa")
-    near = [one for one in errors if any(kind in one.data.casefold() for kind in kinds)] or errors
-    one = max(near, key=lambda each: each.supported + each.unsupported)
+    near = [
+        rates for rates in errors if any(kind in rates.data.casefold() for kind in kinds)
+    ] or errors
+    nearest = max(near, key=lambda rates: rates.supported + rates.unsupported)
     return (
-        f"Expect errors: on {one.data} ({one.split}), the test set most like this log, the judge "
-        f"found {_share(one.found, one.unsupported)} of the unsupported answers and wrongly "
-        f"flagged {_share(one.flagged, one.supported)} of the supported ones."
+        f"Expect errors: on {nearest.data} ({nearest.split}), the test set most like this log, "
+        f"the judge found {_share(nearest.found, nearest.unsupported)} of the unsupported answers "
+        f"and wrongly flagged {_share(nearest.flagged, nearest.supported)} of the supported ones."
     )
 
 
