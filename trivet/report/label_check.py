@@ -168,7 +168,7 @@ def _remarks(check: LabelCheck, auroc: Figure | None) -> Iterator[Text]:
     if check.rate is not None and check.rate.found:
         said = f"for at most {100 * check.false_alarms:.3g} % false alarms"
         yield Text(f"{said}: trivet evaluate LOG --threshold {check.rate.threshold:.15g}")
-    yield Text("chosen thresholds look better on the rows that chose them than on others")
+    yield Text("measure a threshold on rows that it was not chosen on; here it looks too good")
 
 
 def _error(number: int, error: LabelError) -> Iterator[RenderableType]:
