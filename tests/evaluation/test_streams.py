@@ -108,7 +108,7 @@ def test_a_bad_row_fails_in_its_place(judge: Evaluator) -> None:
 
 
 def test_results_make_a_dataframe(judge: Evaluator) -> None:
-    rows = [*ROWS, {**ROWS[0], "answer": 7}]
+    rows = [*ROWS, {**ROWS[0], "answer": ["a list"]}]
     frame = judge.evaluate_many(rows).to_pandas()
     assert list(frame["id"]) == ["r1817", "r1884", "r1901", "r1817"]
     assert frame["faithfulness"].dtype == float and frame["faithfulness"].isna().sum() == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -39,8 +40,12 @@ class Tally:
 
 def example(word: str, passages: int = 1) -> RagExample:
     """Return an example whose every window shows ``word``: it is the response."""
-    passage = "the old mill is in the north of the town and the ferry is red"
-    return RagExample("", (passage if passages > 1 else "x",) * passages, word, id=word)
+    if passages == 1:
+        return RagExample("", ("x",), word, id=word)
+    # Equal passages would be read once.
+    words = ["the", "old", "mill", "in", "the", "north", "of", "town", "and", "ferry", "is", "red"]
+    orders = itertools.islice(itertools.permutations(words), passages)
+    return RagExample("", tuple(map(" ".join, orders)), word, id=word)
 
 
 def token(evaluator: Evaluator, word: str) -> int:
