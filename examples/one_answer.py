@@ -4,14 +4,14 @@
 
 This prints:
 
-    faithfulness    0.4
+    faithfulness    0.5
     supported_share 0.5
     relevance       0.2
     utilization     0.2
     completeness    0.4
 
     The crossing takes eighteen minutes. Tickets are sold on board for nine euros.
-                                         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ ^^^^^^^^^^
+                                                                       ^^^^^^^^^^
 
     [1] relevance 0.2
     [2] relevance 0.2

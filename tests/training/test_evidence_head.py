@@ -160,7 +160,8 @@ def long_contexts(sourced: tuple[Path, Path], folder: Path) -> tuple[Path, Path]
     files = []
     for file in sourced:
         rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-        longer = [one | {"contexts": [*one["contexts"], *MILL, *MILL]} for one in rows]
+        more = [" ".join([text] * times) for times in (2, 3) for text in MILL]
+        longer = [one | {"contexts": [*one["contexts"], *more]} for one in rows]
         files.append(folder / file.name)
         files[-1].write_text("\n".join(map(json.dumps, longer)), encoding="utf-8")
     return files[0], files[1]

@@ -97,7 +97,8 @@ def test_ids_may_differ(bundle: Path, tmp_path: Path) -> None:
 
 def test_each_loss_is_the_mean_cross_entropy_of_the_places_of_its_head(bundle: Path) -> None:
     model, tokenizer, _ = read(bundle)
-    longer = [replace(row, example=replace(row.example, contexts=(*MILL,) * 4)) for row in ROWS]
+    contexts = tuple(" ".join([text] * times) for times in range(1, 5) for text in MILL)
+    longer = [replace(row, example=replace(row.example, contexts=contexts)) for row in ROWS]
     items = prepare(longer, tokenizer, WindowSettings(32))
     batch = collate_items(items, tokenizer.special.pad)
     assert len(batch.windows.input_ids) > 2 * len(items), "rows of several windows"
