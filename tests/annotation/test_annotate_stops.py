@@ -85,7 +85,8 @@ def test_a_full_disk_stops_the_run_and_the_same_command_goes_on(
     with ScriptedEndpoint(text_of) as endpoint:
         with monkeypatch.context() as full:
             full.setattr(Output, "append", no_space)
-            result = annotate(endpoint.url)
+            # Alone, since a call that is under way outlives the run.
+            result = annotate(endpoint.url, "--concurrency", "1")
         assert result.exit_code == 5
         assert "No space left" in result.output
         assert annotate(endpoint.url).exit_code == 0
