@@ -131,7 +131,7 @@ def measure_quality(evaluator: Evaluator, rows: Sequence[LabelledExample]) -> No
     read = {"whole answer": whole} | {mode: stream(evaluator, rows, mode) for mode in MODES}
     thresholds = evaluator.bundle.info.thresholds
     assert thresholds is not None, "the bundle has no support head"
-    own = dict.fromkeys(read, thresholds.single) | {"whole answer": thresholds.sentence}
+    own = dict.fromkeys(read, thresholds.sentence)
     ends = {each[:3]: each.supported for each in whole}
     draws = Draws([row.group for row in rows], "streaming", 1000)
     print(f"{len(rows)} answers, {wrong.sum()} with unsupported spans, {len(whole)} sentences\n")

@@ -110,7 +110,7 @@ def test_instead_is_a_value_in_the_same_role(
 ) -> None:
     (span,) = [one for one in judge(tokenizer, response).unsupported if one.category]
     place = span.instead
-    found = place and CONTEXTS[place.context][place.start : place.end]
+    found = None if place is None else CONTEXTS[place.context][place.start : place.end]
     assert found == value or (value is not None and found is not None and found in value)
 
 
@@ -119,7 +119,8 @@ def test_thresholds_have_names_and_rise(embedded: Evaluator) -> None:
     own = embedded.bundle.info.thresholds
     assert own is not None
     used = [embedded.evaluate(*texts, threshold=name).threshold for name in THRESHOLD_NAMES]
-    assert used == sorted(used) and used[1] == own.sentence
+    assert used == [own.named(name) for name in THRESHOLD_NAMES]
+    assert own.named("careful") < own.sentence < own.named("strict")
     with pytest.raises(TypeError, match="or careful, balanced, strict, not 'brave'"):
         embedded.evaluate(*texts, threshold="brave")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="must rise"):

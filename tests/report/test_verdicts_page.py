@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from tests.report.rows import make_row
 from trivet.records import FailedEvaluation
@@ -69,7 +70,7 @@ def test_the_page_opens_with_what_to_do_and_ends_with_the_run() -> None:
 
 
 def test_the_first_line_counts_every_row_and_links_to_what_is_to_be_read() -> None:
-    kinds: list[dict[str, object]] = [
+    kinds: list[dict[str, Any]] = [
         {"adherent": False},
         {"adherent": True, "to_check": [{"start": 0, "end": 1, "text": "T", "probability": 0.1}]},
         {"adherent": True},
