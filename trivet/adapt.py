@@ -62,7 +62,7 @@ def adapt(
     continues if it is called again with the same arguments.
 
     Args:
-        file: Labelled JSONL.
+        file: Labelled JSONL, or a table with a column of labels.
         out: Folder for the adaptation; created if needed.
         overrides: Settings of the recipe as ``KEY=VALUE``; ``encoder.name`` is the bundle to start
             from, ``embedded`` by default.
@@ -74,7 +74,8 @@ def adapt(
         BundleError: The folder has a finished adaptation, or the first bundle is refused.
     """
     began = time.monotonic()
-    rows = split_by_document(load_source(f"jsonl:{file}", "all")[0], str(file))
+    kind = "jsonl" if ".jsonl" in file.suffixes else "sheet"
+    rows = split_by_document(load_source(f"{kind}:{file}", "all")[0], str(file))
     config = _configure(out, overrides)
     _begin(out, rows, config)
     parts = count_parts(rows)

@@ -42,6 +42,18 @@ def test_fit_and_dev_part_all_rows_but_the_publishers_test_rows_by_group(tmp_pat
     assert dev_report.rows == dev_report.kept + dev_report.outside_split == 400
 
 
+def test_a_sheet_is_read_as_by_trivet_test(tmp_path: Path) -> None:
+    file = tmp_path / "sheet.csv"
+    lines = ["question,context,response,label", "When?,In 1817.,In 1817.,right"]
+    file.write_text("\n".join([*lines, "When?,In 1817.,In 1818.,wrong"]), encoding="utf-8")
+    check_source(f"sheet:{file}")
+    rows, report = load_source(f"sheet:{file}")
+    assert [row.labels.adherent for row in rows] == [True, False]
+    assert report.kept == 2
+    with pytest.raises(DataError, match="no such file"):
+        check_source(f"sheet:{tmp_path / 'other.csv'}")
+
+
 def test_the_publishers_split_by_name(tmp_path: Path) -> None:
     spec = write(tmp_path, ["train", None, "validation"])
     examples, report = load_source(spec, "validation")

@@ -141,7 +141,9 @@ DeviceOption = Annotated[
 BundleArgument = Annotated[
     Path, Setting("Folder, embedded, or org/name[@revision] on the hub.", "BUNDLE")
 ]
-LabelledArgument = Annotated[Path, Setting("Labelled JSONL.", "LABELLED")]
+LabelledArgument = Annotated[
+    Path, Setting("Labelled JSONL, or a sheet with a column of labels.", "LABELLED")
+]
 _rows = Setting("Labelled rows that no weight was trained on: jsonl:dev.jsonl.", metavar="SPEC")
 OneDataOption = Annotated[str, _rows]
 DataOption = Annotated[list[str], _rows.repeatable]

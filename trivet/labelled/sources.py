@@ -1,4 +1,4 @@
-"""Load any labelled source: ``ragbench:...``, ``ragtruth:...``, ``halubench:...``, ``jsonl:...``.
+"""Load any labelled source: ``ragbench:...``, ``ragtruth:...``, ``jsonl:...``, ``sheet:...``.
 
 Refuses data that would make a training or a measurement worthless: a file without any label, and a
 file that puts one group into two splits.
@@ -16,6 +16,7 @@ import numpy as np
 from trivet.errors import DataError
 from trivet.labelled.grouping import OWN_SPLITS, choose_split
 from trivet.labelled.labelled_jsonl import read_jsonl
+from trivet.labelled.plain_labels import read_plain
 from trivet.labelled.ragbench import read_ragbench
 from trivet.labelled.ragtruth import read_ragtruth
 from trivet.labelled.source_files import check_published
@@ -23,12 +24,24 @@ from trivet.labelled.source_report import SourceReport
 from trivet.labelled.verdict_sets import VERDICT_SETS, read_verdict_set
 from trivet.records import LabelledExample, Labels
 
-SPEC_HELP = "ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, or [jsonl:]FILE.jsonl"
+SPEC_HELP = (
+    "ragbench:, ragtruth:, halubench:, finqa: or eli5:DIR_OR_NAME, sheet:FILE with a column of "
+    "labels, or [jsonl:]FILE.jsonl"
+)
+
+
+def _read_sheet(file: str) -> tuple[list[LabelledExample], SourceReport]:
+    """Read a table with a column of labels, as `trivet test FILE` does."""
+    rows = read_plain(file)
+    return list(rows.examples), rows.report
+
+
 _READERS: dict[str, Callable[[str], tuple[list[LabelledExample], SourceReport]]] = {
     "ragbench": read_ragbench,
     "ragtruth": read_ragtruth,
     **{kind: partial(read_verdict_set, kind) for kind in VERDICT_SETS},
     "jsonl": lambda file: read_jsonl(Path(file)),
+    "sheet": _read_sheet,
 }
 
 
@@ -42,7 +55,7 @@ def check_source(spec: str) -> None:
     """
     whole, _, own = spec.rpartition("@")
     kind, where = _parts(whole if own in OWN_SPLITS else spec)
-    if kind != "jsonl":
+    if kind not in ("jsonl", "sheet"):
         check_published(where, [kind])
     elif not Path(where).is_file():
         raise DataError(f"no such file: {where}")
@@ -54,10 +67,7 @@ def _parts(spec: str) -> tuple[str, str]:
     if not separator and ".jsonl" in Path(spec).suffixes:
         kind, where = "jsonl", spec
     if not where:
-        raise DataError(
-            f"data source {spec!r} must be {SPEC_HELP}; `trivet test FILE` takes tables with a "
-            "column of labels"
-        )
+        raise DataError(f"data source {spec!r} must be {SPEC_HELP}")
     if kind not in _READERS:
         raise DataError(f"data source {spec!r} is of unknown kind {kind!r}; it must be {SPEC_HELP}")
     return kind, where
@@ -70,7 +80,7 @@ def load_source(
 
     Args:
         spec: ``ragbench:DIR_OR_NAME``, likewise ``ragtruth``, ``halubench``, ``finqa`` and
-            ``eli5``, or ``jsonl:FILE``, whose kind may be left out if FILE has ``.jsonl`` in its
+            ``eli5``; ``sheet:FILE``, or ``jsonl:FILE``, whose kind may be left out if FILE has ``.jsonl`` in its
             name. ``@all``, ``@fit`` or ``@dev`` at its end replaces ``split``.
         split: ``all`` rows; or ``fit`` or ``dev``, our own split by group
             (:func:`~trivet.labelled.grouping.is_dev`) without the publisher's ``test``; or
