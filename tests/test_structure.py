@@ -52,8 +52,7 @@ LIGHT = (
     "trivet.report.write_report",
     "trivet.report.pages",
     "trivet.batch.run",
-    "trivet.client.client",
-    "trivet.client.async_client",
+    "trivet.client",
     "trivet.commands.verdicts",
     "trivet.__main__",
 )

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trivet.client.async_client import AsyncClient
-    from trivet.client.client import Client
+    from trivet.client import AsyncClient, Client
     from trivet.errors import (
         BackendError,
         BundleError,
@@ -74,8 +73,8 @@ _LAZY = {
     **dict.fromkeys(_RECORDS, "trivet.records"),
     "Evaluator": "trivet.evaluation.evaluator",
     "evaluate": "trivet.evaluation.evaluator",
-    "Client": "trivet.client.client",
-    "AsyncClient": "trivet.client.async_client",
+    "Client": "trivet.client",
+    "AsyncClient": "trivet.client",
     "Correction": "trivet.evaluation.correction",
     "SentenceEvent": "trivet.interface",
     "guard": "trivet.integrations.guard",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -78,6 +79,8 @@ class DataError(ValueError):
 class WindowError(ValueError):
     """Window settings leave no positions for context."""
 
+    code = "window"
+
 
 class ConfigError(ValueError):
     """A configuration is refused; the message names the key."""
@@ -121,3 +124,34 @@ class ServerError(RuntimeError):
         self.status = status
         self.error_type = error_type
         self.request_id = request_id
+
+
+_SHOWN_CHARACTERS = 200
+
+
+def served_error(
+    text: str, status: int | None = None, request_id: str | None = None
+) -> ExampleError | WindowError | BackendError | ServerError:
+    """Return the error for a server's refusal.
+
+    Args:
+        text: Body of the answer, or data of an event.
+        status: HTTP status of the answer; ``None`` of an event.
+        request_id: Id of the request, if the text names none.
+    """
+    try:
+        record = json.loads(text)
+        message, error_type = str(record["error"]), str(record["error_type"])
+        request_id = record.get("request_id", request_id)
+    except (ValueError, KeyError, TypeError):  # from a proxy or another server
+        message, error_type = repr(text[:_SHOWN_CHARACTERS]), "invalid_answer"
+    if status == 413:
+        return ExampleError(message, code="too_large")
+    if error_type in ("backend_failed", "non_finite"):
+        return BackendError(message, code=error_type)
+    if error_type == "window":
+        return WindowError(message)
+    if status == 422 and error_type != "invalid_answer":
+        return ExampleError(message, code=error_type)
+    message = f"{message} (status {status}, {error_type}, request {request_id})"
+    return ServerError(message, status, error_type, request_id)

@@ -6,15 +6,16 @@ What is not, or a span that does not fit its text, is an error that names the fi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from functools import cache, partial
 from types import NoneType
 from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
-from trivet.errors import DataError
-from trivet.interface import SentenceEvent
-from trivet.records import CitationMark, Evaluation, SentenceVerdict
+from trivet.errors import DataError, served_error
+from trivet.interface import Result, SentenceEvent
+from trivet.records import CitationMark, Evaluation, FailedEvaluation, SentenceVerdict
 
 SCORES = ("faithfulness", "relevance", "utilization", "completeness")
 Record = TypeVar("Record", bound=Hashable)
@@ -56,6 +57,59 @@ def read_event(record: Mapping[str, Any]) -> SentenceEvent:
         DataError: A field is not what `SentenceEvent` says; the message names it.
     """
     return _record(SentenceEvent, record)
+
+
+def read_answer(text: str) -> Evaluation:
+    """Read a server's answer to one example.
+
+    Raises:
+        DataError: It is not a verdict.
+        ValueError: It is not JSON.
+    """
+    return _served(json.loads(text))
+
+
+def read_answers(text: str, ids: Sequence[str | None]) -> list[Result]:
+    """Read a server's answer to several examples; errors as of `read_answer`."""
+    record = json.loads(text)
+    results = record.get("results") if isinstance(record, dict) else None
+    if not isinstance(results, list) or len(results) != len(ids):
+        raise DataError(f"not a list of {len(ids)} results")
+    return [_result(result, name) for result, name in zip(results, ids, strict=True)]
+
+
+def _result(record: Any, name: str | None) -> Result:
+    if isinstance(record, dict) and isinstance(error := record.get("error"), dict):
+        return FailedEvaluation(name, str(error.get("code")), str(error.get("message")))
+    return _served(record)
+
+
+def _served(record: Any) -> Evaluation:
+    if not isinstance(record, dict):
+        raise DataError(f"not a JSON object: {repr(record)[:60]}")
+    if missing := [name for name in (*SCORES, "windows") if name not in record]:
+        raise DataError(f"the answer has no {', '.join(missing)}")
+    return read_evaluation(record)
+
+
+def read_events(text: str) -> list[SentenceEvent]:
+    """Read a server's events on the sentences of an answer.
+
+    Raises:
+        BackendError: The server's backend failed after the first event.
+        ServerError: The server failed after it.
+        DataError: The events are incomplete or wrong.
+    """
+    sentences = []
+    for event in text.split("\n\n"):
+        kind, _, data = event.partition("\ndata: ")
+        if kind == "event: sentence":
+            sentences.append(read_event(json.loads(data)))
+        elif kind == "event: error":
+            raise served_error(data)
+        elif kind == "event: end":
+            return sentences
+    raise DataError("the events break off")
 
 
 def _record(kind: type[Record], record: Mapping[str, Any]) -> Record:

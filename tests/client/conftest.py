@@ -15,7 +15,6 @@ import httpx2
 import pytest
 
 import trivet
-from trivet.client import requester
 from trivet.errors import ExampleError
 from trivet.records import RagExample
 from trivet.serve.http.http_server import bind
@@ -65,10 +64,6 @@ class ScriptedServer:
         if request.method == "GET":
             return httpx2.Response(200, json={"ready": True, "bundle": "embedded"})
         record = json.loads(request.content)
-        if request.url.path.endswith("/relevance"):
-            verdict = self.judge.evaluate(record["question"], record["contexts"], "").to_dict()
-            answer = {name: verdict[name] for name in ("relevance", "contexts")}
-            return httpx2.Response(200, json=answer)
         allow = record.get("allow_empty_contexts", False)
         if "examples" not in record:
             result = self._evaluate(record, allow)
@@ -100,7 +95,7 @@ def server(embedded: trivet.Evaluator, monkeypatch: pytest.MonkeyPatch) -> Scrip
         transport = httpx2.MockTransport(answer)
         scripted_client = functools.partial(getattr(httpx2, name), transport=transport)
         monkeypatch.setattr(httpx2, name, scripted_client)
-    monkeypatch.setattr(requester, "FIRST_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("trivet.client.FIRST_PAUSE_SECONDS", 0.001)
     return scripted
 
 
@@ -110,7 +105,6 @@ class BlockingAsyncClient:
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self.runner = asyncio.Runner()
         self.client = trivet.AsyncClient(*arguments, **options)
-        self.settings = self.client.settings
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method = getattr(self.client, name)

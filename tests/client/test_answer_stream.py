@@ -109,7 +109,7 @@ EVENT = 'event: error\ndata: {"error": "it broke", "error_type": "%s", "request_
         (EVENT % "deadline", ServerError, "it broke"),
         ("", ServerError, "the events break off"),
         ("event: sentence\ndata: {}\n\n", ServerError, "does not answer like a Trivet server"),
-        ("event: error\ndata: {}\n\n", ServerError, "does not answer like a Trivet server"),
+        ("event: error\ndata: {}\n\n", ServerError, "invalid_answer"),
         ("<html>", ServerError, "the events break off"),
     ],
 )

@@ -31,10 +31,6 @@ def test_verdicts_are_the_evaluators(kind: Any, url: str, embedded: trivet.Evalu
         assert caught.value.code == "empty_contexts"
         info = client.info()
         assert (info["version"], info["limits"]["max_examples"]) == (trivet.__version__, 64)
-        relevance = client.relevance(example.question, example.contexts)
-        alone = embedded.evaluate(example.question, example.contexts, "")
-        assert (relevance.relevance, relevance.contexts) == (alone.relevance, alone.contexts)
-        assert client.ready()
 
 
 def test_more_than_a_request_may_hold_is_sent_in_several(embedded: trivet.Evaluator) -> None:
@@ -42,7 +38,7 @@ def test_more_than_a_request_may_hold_is_sent_in_several(embedded: trivet.Evalua
     large = [RagExample("Where?", ("Here it is. " * 60,), "", str(n)) for n in range(3)]
     with (
         serving(embedded, ServerSettings(max_body_bytes=1_000)) as server,
-        trivet.Client(server.url, examples_per_request=64, max_bytes=1_000) as client,
+        trivet.Client(server.url, examples_per_request=64) as client,
     ):
         results = list(client.evaluate_many(many + large))
     assert [result.id for result in results] == [example.id for example in many + large]
@@ -58,7 +54,6 @@ def test_limits_and_keys_of_the_server_apply(embedded: trivet.Evaluator, tmp_pat
     large = RagExample("Where?", ("Here. " * 1_000,), "There.", "large")
     with serving(embedded, small, KeyRing.read(keys)) as server:
         with trivet.Client(server.url) as keyless:
-            assert keyless.ready(), "health needs no key"
             with pytest.raises(ServerError) as caught:
                 keyless.evaluate("Where?", ["Here."], "There.")
             assert (caught.value.status, caught.value.error_type) == (401, "unauthorized")
@@ -68,22 +63,19 @@ def test_limits_and_keys_of_the_server_apply(embedded: trivet.Evaluator, tmp_pat
     assert codes == [None, None, None, "too_long", "too_large"]
 
 
-def test_a_wrong_certificate_is_refused(
-    embedded: trivet.Evaluator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_certificate_is_refused(embedded: trivet.Evaluator) -> None:
     certificate, key = TLS / "cert.pem", TLS / "key.pem"
     with serving(embedded, ServerSettings(tls_cert=certificate, tls_key=key)) as server:
         assert server.url.startswith("https://")
         with trivet.Client(server.url, ca_file=certificate) as client:
             assert client.info()["version"] == trivet.__version__
-        pauses: list[float] = []
-        monkeypatch.setattr("random.uniform", lambda low, high: pauses.append(high))
         with (
             trivet.Client(server.url) as client,
-            pytest.raises(ServerError, match=r"cannot be reached .*CERTIFICATE_VERIFY_FAILED"),
+            pytest.raises(
+                ServerError, match=r"cannot be reached .*\[SSL: CERTIFICATE_VERIFY_FAILED"
+            ),
         ):
             client.info()
-    assert pauses == []
 
 
 @pytest.mark.parametrize(("listens", "error_type"), [(False, "unreachable"), (True, "timeout")])
@@ -94,8 +86,7 @@ def test_a_connection_without_an_answer(listens: bool, error_type: str) -> None:
             listener.listen()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         seconds = 0.05 if listens else 20
-        with trivet.Client(url, retries=0, timeout_seconds=seconds) as client:
-            assert not client.ready()
-            with pytest.raises(ServerError) as caught:
-                client.info()
+        client = trivet.Client(url, retries=0, timeout_seconds=seconds)
+        with client, pytest.raises(ServerError) as caught:
+            client.info()
     assert (caught.value.status, caught.value.error_type) == (None, error_type)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import datetime
 import decimal
 import itertools
+import json
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trivet.errors import ExampleError
+from trivet.interface import replace_surrogates
 from trivet.logs.written_lists import listed
-from trivet.records import ContextName, RagExample
+from trivet.records import ContextName, FailedEvaluation, RagExample
 
 CONTEXT_TEXT_NAMES = ("text", "page_content", "content", "passage")
 """Names of the text in a context that is an object."""
@@ -108,6 +110,49 @@ def named_example(
     """Return an example of contexts of any kind; errors as of `as_passages`."""
     texts, names = as_passages(contexts)
     return RagExample(question, texts, response, id, context_names=names)
+
+
+def request_record(example: RagExample) -> dict[str, Any]:
+    """Return an example as a request to a server holds it.
+
+    Raises:
+        ExampleError: A text is not a string, or the example has its own sentences.
+    """
+    if example.context_sentences is not None or example.response_sentences is not None:
+        message = "a request cannot hold own sentences; omit them, or use trivet.Evaluator"
+        raise ExampleError(message, code="own_sentences")
+    record = {"id": example.id, "question": example.question, "response": example.response}
+    contexts = {f"contexts[{number}]": text for number, text in enumerate(example.contexts)}
+    for name, text in (record | contexts).items():
+        if not isinstance(text, str) and name != "id":
+            raise ExampleError(f"{name} must be a string, not {type(text).__name__}")
+    pairs = itertools.zip_longest(example.contexts, example.context_names, fillvalue=_NO_NAME)
+    passages = [{"text": text, **name._asdict()} if any(name) else text for text, name in pairs]
+    return record | {"contexts": passages}
+
+
+def named_request(
+    question: str,
+    contexts: object,
+    response: str,
+    id: str | None = None,  # noqa: A002
+) -> dict[str, Any]:
+    """Return a request for an example of contexts of any kind."""
+    return request_record(named_example(question, contexts, response, id))
+
+
+def request_or_failure(example: RagExample | FailedEvaluation) -> dict[str, Any] | FailedEvaluation:
+    """Return what `request_record` does, or the failure to return instead."""
+    try:
+        return example if isinstance(example, FailedEvaluation) else request_record(example)
+    except ExampleError as error:
+        return FailedEvaluation.of(error, example.id)
+
+
+def request_body(record: Mapping[str, Any]) -> bytes:
+    """Return a record as JSON in UTF-8, which cannot hold lone surrogates: they become U+FFFD."""
+    text = json.dumps(record, ensure_ascii=False, allow_nan=False)
+    return replace_surrogates(text)[0].encode()
 
 
 def names_or_none(names: Iterable[ContextName]) -> tuple[ContextName, ...]:

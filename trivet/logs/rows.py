@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator, Mapping
 from typing import Any
 
 from trivet.errors import DataError
@@ -15,6 +15,7 @@ from trivet.records import FailedEvaluation, RagExample
 logger = logging.getLogger(__name__)
 
 Given = RagExample | FailedEvaluation
+Rows = Iterable[Any] | AsyncIterable[Any]
 
 _CALL = 'evaluate_many([{"question": "...", "contexts": ["..."], "response": "..."}])'
 _BATCH_ROWS = 64  # rows of an Arrow table that are converted at once
@@ -80,6 +81,17 @@ def read_examples(rows: object, mapping: Mapped | None = None) -> Iterator[Given
     """
     reader = RowReader(mapping)
     return map(reader.read, _iterate(rows, reader.columns))
+
+
+async def iterate_examples(rows: Rows, mapping: Mapped | None = None) -> AsyncGenerator[Given]:
+    """Yield the examples of rows that may come asynchronously; errors as of `read_examples`."""
+    if isinstance(rows, AsyncIterable):
+        reader = RowReader(mapping)
+        async for row in rows:
+            yield reader.read(row)
+    else:
+        for example in read_examples(rows, mapping):
+            yield example
 
 
 def check_rows(rows: object) -> None:
