@@ -15,7 +15,7 @@ from trivet.data.language import foreign_language
 from trivet.data.lexical_overlap import pair_overlaps
 from trivet.data.spans import mark_tokens
 from trivet.data.tokenization import FloatArray, IntArray, TokenizedExample
-from trivet.errors import BackendError, WindowError
+from trivet.errors import BackendError
 from trivet.evaluation.packing import probabilities
 from trivet.evaluation.preprocessing import PreprocessedExample, Refusal
 from trivet.evaluation.spans_to_check import spans_to_check
@@ -156,11 +156,7 @@ def with_support(threshold: T | None, judged: str) -> T:
 
 def to_result(outcome: Evaluation | Refusal, id_: str | None) -> Evaluation | FailedEvaluation:
     """Return a verdict as it is, and an error as the failure that takes its place."""
-    if isinstance(outcome, Evaluation):
-        return outcome
-    if isinstance(outcome, WindowError):
-        return FailedEvaluation(id_, "window", str(outcome))
-    return FailedEvaluation.of(outcome, id_)
+    return outcome if isinstance(outcome, Evaluation) else FailedEvaluation.of(outcome, id_)
 
 
 def _judged(
