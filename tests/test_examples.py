@@ -50,7 +50,7 @@ def test_the_notebook_runs_and_shows_the_marked_answer(
     html = cells[0].outputs[0].data["text/html"]
     for part in ("tv-sentence tv-supported", "tv-sentence tv-weak", "tv-sentence tv-open"):
         assert part in html
-    assert "<mark class=\"tv-unsupported\">25 minutes</mark>: not in the contexts" in html
+    assert '<mark class="tv-unsupported">25 minutes</mark>: not in the contexts' in html
     assert "<script" not in html
     # A kernel sends what is printed in as many pieces as it likes.
     printed = ["".join(each.text for each in cell.outputs) for cell in cells[1:3]]
