@@ -71,6 +71,7 @@ def test_an_abstention_is_no_praise(tokenizer: SegmentTokenizer) -> None:
     text = "The passages do not say when parcels can be returned."
     alone = judge(tokenizer, text)
     assert (alone.abstains, alone.adherent, alone.supported_share) == (True, True, None)
+    assert not any(each.utilization for each in alone.contexts)
     assert (alone.faithfulness, alone.completeness, alone.utilization) == (None, None, 0.0)
     assert [(one.support, one.supported, one.abstains) for one in alone.sentences] == [
         (None, None, True)

@@ -80,6 +80,11 @@ def to_evaluation(
         sentences, unsupported, to_check = _judged(preprocessed, outputs, decision)
     judged = [each.supported for each in sentences if each.supported is not None]
     abstains = "abstention" in layout.roles and "claim" not in layout.roles
+    if abstains and outputs.utilization_probs is not None:
+        outputs = outputs._replace(
+            utilization_probs=np.zeros_like(outputs.utilization_probs),
+            utilization=np.zeros_like(outputs.utilization),
+        )
     scores: dict[str, float | None] = {}
     for name, known in (
         ("faithfulness", has_response),
@@ -91,7 +96,6 @@ def to_evaluation(
         scores[name] = None if value is None else float(probabilities(value, name)[0])
     if abstains:
         scores["faithfulness"] = None
-        scores["utilization"] = None if scores["utilization"] is None else 0.0
     if abstains or (sentences and not any(judged)):
         scores["completeness"] = None
     return Evaluation(
