@@ -131,6 +131,8 @@ class WindowBatches(Sampler[list[int]]):
             if seed is None or not examples
             else batch_units(examples)
         )
+        self._unit_windows = np.asarray([self._windows[[*unit]].sum() for unit in self._units])
+        self._unit_widths = np.asarray([self._widths[[*unit]].max() for unit in self._units])
         draws = [examples[unit[0]].draws if examples else 1.0 for unit in self._units]
         self._draws = np.asarray(draws)
         self._budget = budget
@@ -168,8 +170,7 @@ class WindowBatches(Sampler[list[int]]):
 
     def _batches(self) -> list[list[int]]:
         sizes = self._windows, self._widths
-        windows = np.asarray([self._windows[[*unit]].sum() for unit in self._units])
-        widths = np.asarray([self._widths[[*unit]].max() for unit in self._units])
+        windows, widths = self._unit_windows, self._unit_widths
         drawn = np.arange(len(self._units))
         if self.seed is not None:
             drawn = draw_rows(windows, self._draws, self.seed, self.epoch)
