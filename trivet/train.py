@@ -148,7 +148,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         for message in _EXPECTED:
             warnings.filterwarnings("ignore", message)
         try:
-            with refuse_too_many_windows(config.optim.max_windows):
+            with refuse_too_many_windows(config.optim.batch_windows):
                 trainer.fit(training, data, ckpt_path=newest)
         except SIGTERMException:  # would end the process as if it had finished
             raise SystemExit(128 + signal.SIGTERM) from None
@@ -208,7 +208,7 @@ def _write_bundle(
         thresholds = choose_on_dev(training, choosing, pad)
     begun = config.encoder.init == "bundle"
     old = read_bundle(config.encoder.name).info.evidence if begun else None
-    read = read_heads(model, dev, pad, config.optim.max_windows, ["evidence"])
+    read = read_heads(model, dev, pad, config.optim.call_windows, ["evidence"])
     evidence = choose_sources(read["evidence"], old) if read else None
     model.cpu()
     texts = training_texts(config, text_digests(item.labelled for item in items))
@@ -293,7 +293,7 @@ def configured_teacher(
         tokenizer,
         config.window.size,
         distill.weight,
-        optim.max_windows,
+        optim.call_windows,
         distill.fade,
     )
     theirs, ours = teacher.model, trained_heads(model, config.loss)

@@ -20,7 +20,7 @@ from trivet.training.memory import refuse_too_many_windows
 
 
 def test_lack_of_memory_names_the_setting() -> None:
-    too_many = r"optim\.call_windows \(24\) must be lower, .*tried to allocate 4611686018427387904"
+    too_many = r"optim\.batch_windows \(24\) must be lower, .*tried to allocate 4611686018427387904"
     with pytest.raises(ConfigError, match=too_many), refuse_too_many_windows(24):
         torch.empty(2**60)
     with pytest.raises(RuntimeError, match="must match"), refuse_too_many_windows(24):

@@ -120,7 +120,7 @@ def score_rows(
     backend = WeightsBackend(
         model,
         bundle.info.window.size,
-        optim.max_windows,
+        optim.call_windows,
         run.precision,
         torch.device("cuda" if run.accelerator != "cpu" and torch.cuda.is_available() else "cpu"),
     )

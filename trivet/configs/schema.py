@@ -274,19 +274,11 @@ class OptimConfig:
         _dropout("Decay of averaged weights, which dev measures and the bundle gets; 0: none."),
     ] = 0.0
     batch_windows: Annotated[int, _count("Windows of a batch; a longer example is one batch.")] = 16
-    call_windows: Annotated[
-        int | None,
-        _count("Windows per call of the encoder; null: 1.5 batch_windows, for twins."),
-    ] = None
+    call_windows: Annotated[int, _count("Windows of like length per call of the encoder.")] = 8
     checkpoint_layers: Annotated[
         bool, Setting("Keep only the inputs of layers for the backward pass.")
     ] = False
     compile: Annotated[bool, Setting("torch.compile of the encoder's layers.")] = False
-
-    @property
-    def max_windows(self) -> int:
-        """Most windows of one call of the encoder."""
-        return self.call_windows or self.batch_windows * 3 // 2
 
     def __post_init__(self) -> None:
         check_ranges(self, "optim.")

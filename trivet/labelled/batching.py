@@ -1,9 +1,8 @@
-"""Batches filled by windows, and the share of each device."""
+"""Batches filled by windows: mixed for training, sorted by length for judging."""
 
 from __future__ import annotations
 
-import itertools
-from bisect import bisect_right
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -16,71 +15,52 @@ from trivet.errors import ConfigError
 from trivet.labelled.pairs import batch_units
 from trivet.records import LabelledExample
 
-_SHUFFLED_TOGETHER = 16  # batches; examples are shuffled within as many as these hold
 
-
-def fill_batches(
-    windows: IntArray, widths: IntArray, budget: int, seed: int | None, epoch: int = 0
+def mix_batches(
+    windows: IntArray, budget: int, seed: int, epoch: int = 0, world: int = 1
 ) -> list[list[int]]:
+    """Deal examples to batches of about ``budget`` windows each, in random order.
+
+    Takes the number of windows of each example. Every batch gets examples of all lengths and
+    sources, since a step that sees one source alone unlearns the others (the encoder sorts the
+    windows of a batch by length, ``training.memory.read_in_slices``), and nearly as many windows as
+    the others, since the ``world`` devices of a step wait for each other. The number of batches is
+    a multiple of ``world`` and the same in every epoch, which schedules rely on. Examples are
+    repeated only if they are fewer than devices.
+    """
+    random = np.random.default_rng((seed, epoch))
+    order = random.permutation(len(windows))
+    if len(order) < world:
+        order = np.resize(order, world)
+    order = order[np.argsort(-windows[order], kind="stable")]
+    count = min(len(order), -(-int(windows[order].sum()) // budget))
+    count += -count % world
+    if count > len(order):
+        count -= world
+    batches: list[list[int]] = [[] for _ in range(count)]
+    held = [(0, number) for number in range(count)]  # windows of each batch, the fewest first
+    for index in order.tolist():
+        size, number = held[0]
+        batches[number].append(index)
+        heapq.heapreplace(held, (size + int(windows[index]), number))
+    return [batches[number] for number in random.permutation(count)]
+
+
+def sort_batches(windows: IntArray, widths: IntArray, budget: int) -> list[list[int]]:
     """Group examples of similar length into batches of at most ``budget`` windows.
 
     Takes the number of windows and the longest row of each example. An example with more windows
-    than the budget gets its own batch. The order depends only on (seed, epoch);
-    without a seed the examples are sorted by length. Examples change places only with others of as
-    many windows, so every epoch has the same number of batches, which schedules rely on.
+    than the budget gets its own batch.
     """
-    order = np.lexsort((widths, windows))
-    random = None if seed is None else np.random.default_rng((seed, epoch))
-    if random is not None:
-        first_of_count = np.flatnonzero(np.diff(windows[order], prepend=-1))
-        for run in np.split(order, first_of_count):
-            for first in range(0, len(run), _SHUFFLED_TOGETHER * budget):
-                random.shuffle(run[first : first + _SHUFFLED_TOGETHER * budget])
     batches: list[list[int]] = []
     held = budget  # the first example opens a batch
-    for index in order.tolist():
+    for index in np.lexsort((widths, windows)).tolist():
         if held + windows[index] > budget:
             batches.append([])
             held = 0
         batches[-1].append(index)
         held += int(windows[index])
-    if random is not None:
-        batches = [batches[place] for place in random.permutation(len(batches))]
     return batches
-
-
-def balance_batches(
-    batches: list[list[int]], windows: IntArray, widths: IntArray, world: int, seed: int, epoch: int
-) -> list[list[int]]:
-    """Group batches into steps of ``world`` devices with nearly equal windows, in random order.
-
-    The devices of a step wait for the one with the most windows. So batches of like size form a
-    step, and next to an example that exceeds the budget the other devices read several batches. The
-    last step is filled by halves of batches. Examples are repeated only if they are too few.
-    """
-
-    def size(batch: list[int]) -> tuple[int, int]:
-        return int(windows[batch].sum()), int(widths[batch].max())
-
-    remaining = sorted((list(batch) for batch in batches), key=size)
-    counts = [size(batch)[0] for batch in remaining]
-    steps: list[list[list[int]]] = []
-    while remaining:
-        step, remaining = remaining[-world:], remaining[:-world]
-        (*held, most), counts = counts[-world:], counts[:-world]
-        for batch, own in zip(step, held, strict=False):
-            while fit := bisect_right(counts, most - own):
-                batch += remaining.pop(fit - 1)
-                own += counts.pop(fit - 1)
-        steps.append(step)
-    last = steps[-1]
-    while len(last) < world:
-        several = [batch for batch in last if len(batch) > 1] or itertools.chain(*steps)
-        largest = max(several, key=len)
-        last.append(largest[1::2] or largest[:])
-        del largest[1::2]
-    order = np.random.default_rng((seed, epoch, world)).permutation(len(steps))
-    return [batch for step in order for batch in steps[step]]
 
 
 def draw_rows(windows: IntArray, draws: npt.NDArray[np.float64], seed: int, epoch: int) -> IntArray:
@@ -107,13 +87,14 @@ def draw_rows(windows: IntArray, draws: npt.NDArray[np.float64], seed: int, epoc
 
 
 class WindowBatches(Sampler[list[int]]):
-    """Sampler of ``fill_batches``; after a resume it continues where the run had stopped.
+    """Sampler of batches; after a resume it continues where the run had stopped.
 
     With several devices, each reads every ``world``-th batch from its rank on. With a seed (for
-    training) all read the same number, because they step together, and each example once. Without
-    a seed (for validation) every example is read exactly once too, but numbers may differ.
-    ``examples`` tell for training how often an epoch shows each (``draw_rows``), and which share a
-    batch (``batch_units``); without them each is shown once.
+    training) batches are mixed (``mix_batches``), and all devices read the same number, because
+    they step together. Without a seed (for validation) they are sorted (``sort_batches``), every
+    example is read exactly once, and numbers may differ. ``examples`` tell for training how often
+    an epoch shows each (``draw_rows``), and which share a batch (``batch_units``); without them
+    each is shown once.
     """
 
     def __init__(
@@ -132,7 +113,6 @@ class WindowBatches(Sampler[list[int]]):
             else batch_units(examples)
         )
         self._unit_windows = np.asarray([self._windows[[*unit]].sum() for unit in self._units])
-        self._unit_widths = np.asarray([self._widths[[*unit]].max() for unit in self._units])
         draws = [examples[unit[0]].draws if examples else 1.0 for unit in self._units]
         self._draws = np.asarray(draws)
         self._budget = budget
@@ -169,17 +149,16 @@ class WindowBatches(Sampler[list[int]]):
         return self._skip
 
     def _batches(self) -> list[list[int]]:
-        sizes = self._windows, self._widths
-        windows, widths = self._unit_windows, self._unit_widths
-        drawn = np.arange(len(self._units))
-        if self.seed is not None:
-            drawn = draw_rows(windows, self._draws, self.seed, self.epoch)
-        filled = fill_batches(windows[drawn], widths[drawn], self._budget, self.seed, self.epoch)
-        batches = [[row for unit in drawn[batch] for row in self._units[unit]] for batch in filled]
-        if self.seed is not None and self._world > 1:
-            batches = balance_batches(batches, *sizes, self._world, self.seed, self.epoch)
-        elif len(batches) < self._world:
-            batches = fill_batches(*sizes, 1, self.seed)  # one example each is enough for all
+        if self.seed is None:
+            batches = sort_batches(self._windows, self._widths, self._budget)
+            if len(batches) < self._world:  # one example each is enough for all
+                batches = sort_batches(self._windows, self._widths, 1)
+        else:
+            drawn = draw_rows(self._unit_windows, self._draws, self.seed, self.epoch)
+            mixed = mix_batches(
+                self._unit_windows[drawn], self._budget, self.seed, self.epoch, self._world
+            )
+            batches = [[row for unit in drawn[batch] for row in self._units[unit]] for batch in mixed]
         return batches[self._rank :: self._world]
 
     @property

@@ -208,7 +208,7 @@ class RagTraining(lightning.LightningModule):
 
         The encoder reads at most ``optim.call_windows`` at once.
         """
-        logits = read_in_slices(self.model, windows[:3], self._optim.max_windows, heads)
+        logits = read_in_slices(self.model, windows[:3], self._optim.call_windows, heads)
         return logits, self.model.join(logits, *windows[1:], is_evidence)
 
     def on_train_batch_start(self, batch: Batch, batch_idx: int) -> None:

@@ -1,4 +1,4 @@
-"""Memory of training: freed memory is kept, and the encoder reads long batches in slices."""
+"""Memory of training: freed memory is kept, and the encoder reads batches in slices."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import platform
 from collections.abc import Collection, Iterator, Sequence
 
 import torch
-from torch import Tensor
-from torch.utils.checkpoint import checkpoint
+from torch import Tensor, nn
 
 from trivet.errors import ConfigError
 from trivet.model.rag_model import RagModel, TokenLogits
@@ -19,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def refuse_too_many_windows(call_windows: int) -> Iterator[None]:
+def refuse_too_many_windows(batch_windows: int) -> Iterator[None]:
     """Raise ``ConfigError`` that names the setting if torch runs out of memory."""
     try:
         yield
@@ -28,7 +27,7 @@ def refuse_too_many_windows(call_windows: int) -> Iterator[None]:
         if not (isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)):
             raise
         raise ConfigError(
-            f"optim.call_windows ({call_windows}) must be lower, or optim.checkpoint_layers=true "
+            f"optim.batch_windows ({batch_windows}) must be lower, or optim.checkpoint_layers=true "
             f"be set: {'. '.join(str(error).split('. ')[:2])}"
         ) from error
 
@@ -46,21 +45,26 @@ def keep_freed_memory() -> None:
 def read_in_slices(
     model: RagModel, inputs: Sequence[Tensor], most: int, heads: Collection[str] | None = None
 ) -> TokenLogits:
-    """Run the encoder over at most ``most`` windows per call and concatenate the logits.
+    """Run the encoder over at most ``most`` windows of like length per call; join the logits.
 
-    The backward pass computes a slice again, with the same dropout, since only its logits are kept;
-    the last slice comes first there and keeps its activations. ``heads`` are those to compute, by
-    default all. *Shape of each input:* [N, L].
+    Padding beyond the longest window of a call is not read; its logits are 0. ``heads`` are those
+    to compute, by default all. *Shape of each input:* [N, L]; the second is the attention mask.
     """
-    calls = -(-len(inputs[0]) // most)
+    lengths = inputs[1].sum(dim=-1)
+    calls = -(-len(lengths) // most)
     if calls <= 1:
         return model.read(*inputs, heads=heads)
-    slices = list(zip(*(tensor.tensor_split(calls) for tensor in inputs), strict=True))
-    if torch.is_grad_enabled():
-        parts = [
-            checkpoint(model.read, *part, heads=heads, use_reentrant=False) for part in slices[:-1]
-        ]
-    else:
-        parts = [model.read(*part, heads=heads) for part in slices[:-1]]
-    parts.append(model.read(*slices[-1], heads=heads))
-    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    order = lengths.argsort(stable=True)
+    parts = []
+    for rows in order.tensor_split(calls):
+        width = int(lengths[rows[-1]])
+        parts.append(model.read(*(tensor[rows, :width] for tensor in inputs), heads=heads))
+    width, back = inputs[0].shape[1], order.argsort()
+    return {
+        name: torch.cat([_widen(part[name], width) for part in parts])[back] for name in parts[0]
+    }
+
+
+def _widen(logits: Tensor, width: int) -> Tensor:
+    missing = width - logits.shape[1]
+    return nn.functional.pad(logits, (0, 0) * (logits.ndim - 2) + (0, missing))

@@ -66,7 +66,7 @@ def provenance(
             "encoder_lr": config.optim.encoder_lr,
             "head_lr": config.optim.head_lr,
             "batch_windows": config.optim.batch_windows,
-            "call_windows": config.optim.max_windows,
+            "call_windows": config.optim.call_windows,
             "precision": config.run.precision,
             **({"teacher": teacher.name} if teacher else {}),
         },
