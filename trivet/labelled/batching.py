@@ -158,7 +158,9 @@ class WindowBatches(Sampler[list[int]]):
             mixed = mix_batches(
                 self._unit_windows[drawn], self._budget, self.seed, self.epoch, self._world
             )
-            batches = [[row for unit in drawn[batch] for row in self._units[unit]] for batch in mixed]
+            batches = [
+                [row for unit in drawn[batch] for row in self._units[unit]] for batch in mixed
+            ]
         return batches[self._rank :: self._world]
 
     @property
