@@ -11,7 +11,8 @@ of question and sentence: scale * z + shift + weight * overlap + weight * simila
 layer over its sentences as well (``model.aggregate``), fitted by the likelihood of labelled
 sentences, with a prior on the layer that changes nothing: support may rise with the lexical overlap
 alone; words and values that the contexts lack never raise it, however the rows of a small source
-happen to fall.
+happen to fall. And a sentence whose tokens have a mean support of .02 stays at or below .3, however
+many words it shares.
 
 Few labels are easily separated, and then their likelihood grows with the scale without end. So
 labels are smoothed as by Platt (1999, "Probabilistic outputs for support vector machines", section
@@ -54,6 +55,7 @@ _SCALE_SPREAD, _OTHER_SPREAD = 0.5, 2.0  # standard deviations of the prior
 _LEAST_SPREAD = 0.02  # least spread of calibrated logits
 # Those of the layer's scale, shift and weights, and its least scale.
 _LAYER_SPREADS, _LEAST_SCALE = (0.5, 5.0, 1.0), 0.05
+_UNSUPPORTED, _LOW_LIMIT = 0.02, 0.3  # support of a sentence before and at most after the layer
 
 
 @dataclass(frozen=True)
@@ -251,7 +253,7 @@ def fit_sentence_layer(
         return NO_LAYER
     columns = [logits_of(means[known]), np.ones(len(truth))]
     inputs = np.column_stack([*columns, head.features[known]])
-    values = _maximum(inputs, truth, weight)
+    values = _maximum(inputs, truth, weight, float(logits_of(np.array(_UNSUPPORTED))))
     return SentenceLayer(float(values[0]), float(values[1]), tuple(map(float, values[2:])))
 
 
@@ -277,7 +279,8 @@ def rescale_layer(
         )
     support = probabilities(head, found).sentences[known]
     inputs = np.column_stack([logits_of(support), np.ones(len(truth))])
-    scale, shift = map(float, _maximum(inputs, truth, weight))
+    low = layer.scale * float(logits_of(np.array(_UNSUPPORTED))) + layer.shift + layer.weights[0]
+    scale, shift = map(float, _maximum(inputs, truth, weight, low))
     weights = tuple(scale * each for each in layer.weights)
     return SentenceLayer(scale * layer.scale, scale * layer.shift + shift, weights)
 
@@ -296,23 +299,39 @@ def _known(
     return known, weight * (len(weight) / max(weight.sum(), 1e-9))
 
 
-def _maximum(inputs: FloatArray, truth: FloatArray, weight: FloatArray) -> FloatArray:
-    """Return scale, shift and weights, if any. *Shapes:* [n, 2 + F], [n], [n] -> [2 + F]."""
+def _maximum(inputs: FloatArray, truth: FloatArray, weight: FloatArray, low: float) -> FloatArray:
+    """Return scale, shift and weights, if any. *Shapes:* [n, 2 + F], [n], [n] -> [2 + F].
+
+    ``low`` is the logit of a sentence that the tokens call unsupported; whatever its lexical
+    overlap, it stays at or below ``_LOW_LIMIT``.
+    """
     import torch
 
-    start = np.append(1.0, np.zeros(inputs.shape[1] - 1))
-    spread = np.full(len(start), _LAYER_SPREADS[-1])
+    count = inputs.shape[1]
+    start = np.append(1.0, np.zeros(count - 1))
+    spread = np.full(count, _LAYER_SPREADS[-1])
     spread[:2] = _LAYER_SPREADS[:2]
     signed = inputs * np.where(truth == 1, 1.0, -1.0)[:, None]
     mean, deviation, rows, weights = map(torch.from_numpy, (start, spread, signed, weight))
+    limit = float(logits_of(np.array(_LOW_LIMIT)))
+    # The distance from the limit takes the place of the shift, since its bound is a number.
+    reach = torch.zeros(count, dtype=torch.float64)
+    reach[:3] = torch.tensor([low, 1.0, 1.0])[:count]
+
+    def read(values: Tensor) -> Tensor:
+        return torch.cat([values[:1], (limit - reach @ values)[None], values[2:]])
 
     def loss(values: Tensor) -> Tensor:
-        likelihood = weights @ torch.nn.functional.logsigmoid(rows @ values)
-        return ((values - mean) / deviation).square().sum() / 2 - likelihood
+        found = read(values)
+        likelihood = weights @ torch.nn.functional.logsigmoid(rows @ found)
+        return ((found - mean) / deviation).square().sum() / 2 - likelihood
 
     # Features after the first lower support.
-    bounds = [(_LEAST_SCALE, None), (None, None), (0, None), *[(None, 0)] * (len(FEATURES) - 1)]
-    return minimize(loss, start, bounds[: len(start)])
+    bounds = [(_LEAST_SCALE, None), (0, None), (0, None), *[(None, 0)] * (len(FEATURES) - 1)]
+    first = np.array([1.0, max(0.0, limit - low), *start[2:]])
+    found = minimize(loss, first, bounds[:count])
+    result: FloatArray = read(torch.from_numpy(found)).numpy()
+    return result
 
 
 def choose_sources(pairs: HeadLogits, old: EvidenceInfo | None = None) -> EvidenceInfo:
