@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from tests.commands.test_documented_commands import parse
 from trivet.__main__ import app
 from trivet.commands.examples import EXAMPLES
+from trivet.configs.loading import load_config
 
 _SCREENS = (["--help"], ["evaluate", "--help"])
 
@@ -58,6 +60,9 @@ def test_each_command_shows_two_examples_that_parse() -> None:
             assert f"  {line}\n" in shown, name
             if line.startswith("trivet "):
                 parse(line.replace("\\\n", ""))
+            if line.startswith("trivet train "):
+                _, _, recipe, *others = line.split()
+                load_config([Path(recipe)], [word for word in others if "=" in word])
 
 
 def _names(group: Any) -> Iterator[str]:

@@ -35,8 +35,8 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "trivet adapt labelled.jsonl --out runs/mine optim.epochs=5",
     ),
     "train": (
-        "trivet train embedded.yaml output=runs/judge --dry-run",
-        "trivet train embedded.yaml output=runs/judge --resume",
+        "trivet train embedded.yaml encoder.name=DIR --dry-run",
+        "trivet train embedded.yaml encoder.name=DIR --resume",
     ),
     "ablate": (
         "trivet ablate grid.yaml --out runs/grid",
