@@ -30,6 +30,7 @@ from trivet.labelled.grouping import text_digests
 from trivet.labelled.sources import check_source
 from trivet.model.rag_model import RagModel
 from trivet.model.trunk import check_window, checkpoint_layers, compile_layers
+from trivet.records import LabelledExample
 from trivet.thresholds.fit import choose_sources
 from trivet.thresholds.head_logits import read_heads
 from trivet.training import trained_bundle
@@ -52,7 +53,12 @@ from trivet.training.trained_bundle import (
     training_texts,
     write_trained,
 )
-from trivet.training.training_rows import prepared_rows, row_preparation
+from trivet.training.training_rows import (
+    prepare_rows,
+    prepared_rows,
+    read_rows,
+    row_preparation,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -159,7 +165,8 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
     training.to(trainer.strategy.root_device)  # the trainer leaves it on the CPU
     record = provenance(config, used, leaks, command, trainer.global_step)
     with trainer.precision_plugin.forward_context():
-        _write_bundle(bundle, config, training, tokenizer, items, dev, record)
+        rows = [item.labelled for item in items]
+        _write_bundle(bundle, config, training, tokenizer, rows, dev, record)
     return bundle
 
 
@@ -183,12 +190,13 @@ def finish(config: TrainConfig, weights: Path, command: str = "trivet train") ->
         training.load_state_dict(load_file(weights))
     except (OSError, SafetensorError, RuntimeError) as error:
         raise ConfigError(f"{weights}: not the weights of this configuration: {error}") from error
-    items, dev, used, leaks = prepared_rows(config, row_preparation(config, tokenizer))
+    taught, rows, used, leaks = read_rows(config)
+    dev = prepare_rows(config, row_preparation(config, tokenizer), rows)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     bundle = Path(config.run.folder) / "bundle"
     record = provenance(config, used, leaks, command, max(0, config.optim.max_steps))
     with torch.autocast(device, torch.bfloat16, enabled=config.run.precision == "bf16"):
-        _write_bundle(bundle, config, training.to(device), tokenizer, items, dev, record)
+        _write_bundle(bundle, config, training.to(device), tokenizer, taught, dev, record)
     return bundle
 
 
@@ -197,7 +205,7 @@ def _write_bundle(
     config: TrainConfig,
     training: RagTraining,
     tokenizer: SegmentTokenizer,
-    items: Sequence[Item],
+    taught: Sequence[LabelledExample],
     dev: Sequence[Item],
     record: TrainingInfo,
 ) -> None:
@@ -211,7 +219,7 @@ def _write_bundle(
     read = read_heads(model, dev, pad, config.optim.call_windows, ["evidence"])
     evidence = choose_sources(read["evidence"], old) if read else None
     model.cpu()
-    texts = training_texts(config, text_digests(item.labelled for item in items))
+    texts = training_texts(config, text_digests(taught))
     write_trained(folder, model, tokenizer, config, thresholds, record, texts, evidence)
 
 

@@ -93,10 +93,12 @@ def test_a_run_is_finished_from_its_weights_alone(tmp_path: Path, config_of: Con
     last = torch.load(tmp_path / "whole/checkpoints/last.ckpt", weights_only=True)["state_dict"]
     weights = tmp_path / "weights.safetensors"
     save_file({name: tensor.half() for name, tensor in last.items()}, weights)
-    config = config_of(tmp_path / "finished", *short)
+    cache = tmp_path / "cache"
+    config = config_of(tmp_path / "finished", *short, f"data.cache={cache}")
     finished = read_bundle(finish(config, weights, "trivet train --finish"))
     assert finished.info.training.settings["steps"] == 3
     assert finished.info.thresholds is not None
+    assert len([*cache.glob("*.arrow")]) == 1, "only the rows of dev are prepared"
     assert finished.training_texts() == read_bundle(whole).training_texts()
     states = load_file(finished.folder / WEIGHTS_NAME), load_file(whole / WEIGHTS_NAME)
     torch.testing.assert_close(*states, atol=1e-3, rtol=1e-2)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.schema import DataInfo
@@ -52,6 +51,35 @@ def prepared_rows(
 ) -> tuple[Sequence[Item], Sequence[Item], list[DataInfo], Leaks | None]:
     """Return items of train and dev, the record of the data, and what was left out.
 
+    Errors as of ``read_rows``.
+    """
+    taught, dev, used, leaks = read_rows(config)
+    compares = config.loss.similarity > 0 and "evidence" in config.heads
+    retriever = Retriever(config.encoder.name) if compares else None
+    items = prepare_rows(config, lay_out, taught, retriever)
+    return items, prepare_rows(config, lay_out, dev), used, leaks
+
+
+def prepare_rows(
+    config: TrainConfig,
+    lay_out: partial[list[Item]],
+    rows: Sequence[LabelledExample],
+    retriever: Retriever | None = None,
+) -> Sequence[Item]:
+    """Return the items of some rows, from ``data.cache`` if there is one."""
+    if config.data.cache is None:
+        return lay_out(rows, retriever=retriever)
+    folder, workers = Path(config.data.cache).expanduser(), config.run.workers
+    return prepare_cached(
+        rows, retriever=retriever, folder=folder, workers=workers, **lay_out.keywords
+    )
+
+
+def read_rows(
+    config: TrainConfig,
+) -> tuple[list[LabelledExample], list[LabelledExample], list[DataInfo], Leaks | None]:
+    """Return the rows of train and dev, the record of the data, and what was left out.
+
     Raises:
         ConfigError: A source has no rows, train and dev share a group, or no row teaches a head
             that a bundle gets.
@@ -61,19 +89,7 @@ def prepared_rows(
     dev, _ = _load(config.data.dev, config.run.seed)
     _refuse_shared_groups(taught, dev)
     _refuse_unlabelled(config, taught)
-    compares = config.loss.similarity > 0 and "evidence" in config.heads
-    retriever = Retriever(config.encoder.name) if compares else None
-    if config.data.cache is not None:
-        folder = Path(config.data.cache).expanduser()
-        settings: dict[str, Any] = {**lay_out.keywords, "folder": folder}
-        settings["workers"] = config.run.workers
-        return (
-            prepare_cached(taught, retriever=retriever, **settings),
-            prepare_cached(dev, **settings),
-            used,
-            leaks,
-        )
-    return lay_out(taught, retriever=retriever), lay_out(dev), used, leaks
+    return taught, dev, used, leaks
 
 
 def load_training_rows(
