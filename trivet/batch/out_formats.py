@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from trivet.batch.verdict_lines import FIELDS
 from trivet.errors import DataError, install_line
+from trivet.heads import CONTEXT_HEADS
 from trivet.interface import flat
 
 if TYPE_CHECKING:
@@ -177,7 +178,7 @@ def _schema(names: set[str], kinds: Mapping[str, str]) -> pyarrow.Schema:
 
     whole, number, text, truth = pa.int64(), pa.float64(), pa.string(), pa.bool_()
     place = [("start", whole), ("end", whole), ("text", text)]
-    scores = [("relevance", number), ("utilization", number)]
+    scores = [(name, number) for name in CONTEXT_HEADS]
     context_sentences = pa.list_(pa.struct([*place, *scores]))
     source = pa.struct([("context", whole), *place[:2], ("score", number)])
     evidence = ("evidence", pa.list_(source))

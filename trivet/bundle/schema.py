@@ -15,7 +15,7 @@ from trivet.bundle.backend_info import EngineInfo, OpenVinoInfo
 from trivet.bundle.manifest import Part
 from trivet.data.sentence_features import FEATURES
 from trivet.data.windows import WindowSettings
-from trivet.heads import HeadName
+from trivet.heads import HEAD_OUTPUTS, HeadName
 from trivet.model.aggregate import output_names
 from trivet.model.architecture import NO_LAYER, Granularity, Reduction, SentenceLayer, TrunkKind
 from trivet.settings import Precision, ThresholdName
@@ -264,36 +264,16 @@ INPUTS: tuple[TensorInfo, ...] = (
     TensorInfo(name="sentence_pool", dtype="float32", dims=("B", "S", "R")),
     TensorInfo(name="sentence_features", dtype="float32", dims=("B", "S", "F")),
 )
-OUTPUTS: tuple[TensorInfo, ...] = (
-    TensorInfo(name="support_probs", dtype="float32", dims=("B", "R")),
-    TensorInfo(name="relevance_probs", dtype="float32", dims=("B", "C")),
-    TensorInfo(name="utilization_probs", dtype="float32", dims=("B", "C")),
-    TensorInfo(name="sentence_support", dtype="float32", dims=("B", "S")),
-    TensorInfo(name="faithfulness", dtype="float32", dims=("B",)),
-    TensorInfo(name="relevance", dtype="float32", dims=("B",)),
-    TensorInfo(name="utilization", dtype="float32", dims=("B",)),
-    TensorInfo(name="completeness", dtype="float32", dims=("B",)),
-    TensorInfo(name="evidence_states", dtype="float32", dims=("N", "L", "P")),
+OUTPUTS: tuple[TensorInfo, ...] = tuple(
+    TensorInfo(name=name, dtype="float32", dims=dims) for name, (dims, _) in HEAD_OUTPUTS.items()
 )
+LABELS: dict[str, str] = {name: meaning for name, (_, meaning) in HEAD_OUTPUTS.items()}
 
 
 def outputs_of(heads: Collection[str]) -> tuple[TensorInfo, ...]:
     """Return the outputs of a model with these heads."""
     names = output_names(heads)
     return tuple(info for info in OUTPUTS if info.name in names)
-
-
-LABELS: dict[str, str] = {
-    "support_probs": "probability that the contexts support this response token",
-    "relevance_probs": "probability that this context token helps to answer the question",
-    "utilization_probs": "probability that the response drew on this context token",
-    "sentence_support": "probability that the contexts support this response sentence",
-    "faithfulness": "support of the weakest part or parts of the response",
-    "relevance": "expected share of the context sentences that help to answer the question",
-    "utilization": "expected share of the context sentences that the response drew on",
-    "completeness": "share of the relevant context that the response drew on",
-    "evidence_states": "states of the window's positions, compared by dot products of sentences",
-}
 
 
 class BundleInfo(Part):

@@ -26,7 +26,7 @@ class Head:
         losses: Names of its losses.
         weights: Settings of their weights (``configs.schema.LossConfig``).
         measure: Sign and dev measure by which it enters the score of a checkpoint.
-        outputs: Fields of ``model.aggregate.Outputs`` that need it.
+        outputs: Names in ``HEAD_OUTPUTS`` of what needs it.
         inputs: Fields of ``data.windows.Windows`` that it reads besides what every head reads.
         verdict: Fields of a verdict that are None without it.
         optional: Whether a model has it only if it is asked for.
@@ -43,6 +43,37 @@ class Head:
     verdict: tuple[str, ...]
     optional: bool = False
 
+
+# Shape and meaning of each field of ``model.aggregate.Outputs``, in order; all are float32.
+HEAD_OUTPUTS: dict[str, tuple[tuple[str, ...], str]] = {
+    "support_probs": (("B", "R"), "probability that the contexts support this response token"),
+    "relevance_probs": (
+        ("B", "C"),
+        "probability that this context token helps to answer the question",
+    ),
+    "utilization_probs": (
+        ("B", "C"),
+        "probability that the response drew on this context token",
+    ),
+    "sentence_support": (
+        ("B", "S"),
+        "probability that the contexts support this response sentence",
+    ),
+    "faithfulness": (("B",), "support of the weakest part or parts of the response"),
+    "relevance": (
+        ("B",),
+        "expected share of the context sentences that help to answer the question",
+    ),
+    "utilization": (
+        ("B",),
+        "expected share of the context sentences that the response drew on",
+    ),
+    "completeness": (("B",), "share of the relevant context that the response drew on"),
+    "evidence_states": (
+        ("N", "L", "P"),
+        "states of the window's positions, compared by dot products of sentences",
+    ),
+}
 
 _SUPPORT_LOSSES = ("window", "token", "sentence", "verdict", "opposites")
 _CONTEXT = ("context_at", "context_weight")

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol, TypeAlias
 
 import trivet
+from trivet import verdict_json
 from trivet.errors import BackendError, ExampleError, WindowError
 from trivet.interface import Result
 from trivet.logs.context_values import names_or_none, plain, read_contexts
@@ -19,10 +20,7 @@ from trivet.logs.rows import RowReader
 from trivet.records import Evaluation, FailedEvaluation, RagExample
 
 SCORES: Mapping[str, str] = {
-    "faithfulness": "faithfulness",
-    "context_relevance": "relevance",
-    "utilization": "utilization",
-    "completeness": "completeness",
+    "context_relevance" if name == "relevance" else name: name for name in verdict_json.SCORES
 }
 """Field of ``Evaluation`` by the name of the score in other tools."""
 

@@ -17,6 +17,7 @@ import trivet
 from trivet.errors import BackendError, ExampleError, WindowError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.postprocessing import with_support
+from trivet.heads import CONTEXT_HEADS
 from trivet.logs.conversation import Turns
 from trivet.records import Evaluation, FailedEvaluation
 from trivet.report.answer import rebuilt_texts
@@ -137,7 +138,7 @@ def _fields(verdict: Evaluation) -> dict[str, Any]:
         "to_check",
     )
     found = {name: fields[name] for name in (*kept, "sentences")}
-    own = ("relevance", "utilization", "id", "title")
+    own = (*CONTEXT_HEADS, "id", "title")
     return {
         **found,
         "contexts": [{name: each[name] for name in own} for each in fields["contexts"]],

@@ -19,15 +19,12 @@ from trivet.errors import ConfigError, DataError
 from trivet.integrations.judge import Judge, import_tool, judge_rows
 from trivet.interface import Result
 from trivet.records import FailedEvaluation
+from trivet.report.run_tally import SCORES
 
 Load = Callable[[], Judge]
 
 COLUMNS: Mapping[str, type] = {
-    "faithfulness": float,
-    "supported_share": float,
-    "relevance": float,
-    "utilization": float,
-    "completeness": float,
+    **dict.fromkeys(SCORES, float),
     "adherent": bool,
     "verdict": str,
     "error": str,

@@ -10,6 +10,7 @@ import numpy as np
 
 from trivet.data.sentence_features import share_nowhere, words_of
 from trivet.data.spans import mark_tokens
+from trivet.heads import CONTEXT_HEADS, HEADS, HeadName
 from trivet.measures.curves import BoolArray, FloatArray, IntArray
 from trivet.records import ContextSpan, Evaluation, FailedEvaluation, LabelledExample, Labels, Span
 
@@ -49,17 +50,16 @@ def scored_units(rows: Sequence[Prediction]) -> dict[str, Units]:
     """Return the units that have a probability and a label, by kind.
 
     ``hallucination``: responses, positive = not adherent. ``support``: response sentences, positive
-    = touched by an unsupported span; sentences without a claim are left out. ``relevance``,
-    ``utilization``: context sentences, positive = touched by a span of that label.
+    = touched by an unsupported span; sentences without a claim are left out. Each context head:
+    context sentences, positive = touched by a span of that label.
 
     Raises:
         ValueError: A verdict holds a number that is not finite.
     """
     return {
         "hallucination": response_units(rows),
-        "support": _sentence_units(rows, "support", "unsupported", "adherent"),
-        "relevance": _sentence_units(rows, "relevance", "relevant", "relevance"),
-        "utilization": _sentence_units(rows, "utilization", "utilized", "utilization"),
+        "support": _sentence_units(rows, "support", "adherent"),
+        **{name: _sentence_units(rows, name, name) for name in CONTEXT_HEADS},
     }
 
 
@@ -84,8 +84,9 @@ def counted_probs(rows: Sequence[Prediction], kept: IntArray) -> FloatArray:
     return np.array([share_nowhere(one.response, words_of(one.contexts)) for one in texts])
 
 
-def _sentence_units(rows: Sequence[Prediction], name: str, label: str, score: str) -> Units:
+def _sentence_units(rows: Sequence[Prediction], name: HeadName, score: str) -> Units:
     """Return the sentences whose label is known, of the verdicts that have a score."""
+    label = HEADS[name].labels[0]
     kept, verdicts, failed = verdicts_of(
         rows, lambda labels: getattr(labels, label) is not None, score
     )

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
+from trivet.heads import CONTEXT_HEADS, HEADS, HeadName
 from trivet.measures.best_threshold import best_threshold
 from trivet.measures.curves import FloatArray, IntArray
 from trivet.measures.intervals import (
@@ -33,7 +35,7 @@ from trivet.measures.predictions import (
     scored_units,
     verdicts_of,
 )
-from trivet.records import Evaluation, Labels
+from trivet.records import ContextSpan, Evaluation, Labels
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def samples(rows: Sequence[Prediction]) -> list[Sample]:
         for sample in (
             *_hallucination(rows, units.pop("hallucination")),
             *_spans(rows),
-            *(_score(rows, name) for name in ("relevance", "utilization", "completeness")),
+            *(_score(rows, name) for name in (*CONTEXT_HEADS, "completeness")),
             *(_calibration(name, sentences) for name, sentences in units.items()),
         )
         if len(sample.rows) or sample.failed
@@ -183,7 +185,13 @@ def _score_known(labels: Labels, name: str) -> bool:
         return True
     if name == "completeness":  # undefined if nothing is relevant
         return bool(labels.relevant) and labels.utilized is not None
-    return (labels.relevant if name == "relevance" else labels.utilized) is not None
+    return _marks(labels, name) is not None
+
+
+def _marks(labels: Labels, head: str) -> tuple[ContextSpan, ...] | None:
+    """Return the spans of the contexts that teach a head."""
+    spans: tuple[ContextSpan, ...] | None = getattr(labels, HEADS[cast(HeadName, head)].labels[0])
+    return spans
 
 
 def true_score(labels: Labels, verdict: Evaluation, name: str) -> float | None:
@@ -194,11 +202,11 @@ def true_score(labels: Labels, verdict: Evaluation, name: str) -> float | None:
     given: float | None = getattr(labels, name)
     if given is not None or not _score_known(labels, name):
         return given
-    relevant = marked_sentences(verdict, labels.relevant or ())
-    utilized = marked_sentences(verdict, labels.utilized or ())
     if name == "completeness":
+        relevant = marked_sentences(verdict, labels.relevant or ())
+        utilized = marked_sentences(verdict, labels.utilized or ())
         return float((relevant & utilized).sum() / max(relevant.sum(), 1))
-    marked = relevant if name == "relevance" else utilized
+    marked = marked_sentences(verdict, _marks(labels, name) or ())
     return float(marked.mean()) if len(marked) else 0.0
 
 

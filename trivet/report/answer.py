@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Literal, TypeVar
 
 from trivet.errors import DataError
+from trivet.heads import CONTEXT_HEADS
 from trivet.records import (
     ContextSentence,
     ContextSpan,
@@ -203,7 +204,7 @@ def _linked(
 
 def evaluation_notes(verdict: Evaluation) -> Iterator[str]:
     """Yield sentences on missing heads, foreign, cut or replaced input, and citations."""
-    asked = ("relevance", "utilization") if verdict.sentences else ("relevance",)
+    asked = CONTEXT_HEADS if verdict.sentences else ["relevance"]
     lacking = [name for name in asked if getattr(verdict, name) is None]
     if lacking and any(context.sentences for context in verdict.contexts):
         yield f"the bundle has no head for {' and '.join(lacking)}"

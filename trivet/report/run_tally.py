@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from trivet import verdict_json
 from trivet.records import Evaluation, FailedEvaluation
 
 _NAMED = 5  # unsupported answers that the summary names
@@ -16,7 +17,7 @@ _COUNTS = (
     *("evaluated", "windows", "answers", "without_response"),
     *("unsupported", "to_check", "abstaining"),
 )
-SCORES = ("faithfulness", "supported_share", "relevance", "utilization", "completeness")
+SCORES = (verdict_json.SCORES[0], "supported_share", *verdict_json.SCORES[1:])
 
 
 @dataclass

@@ -13,8 +13,10 @@ from rich.table import Table
 from rich.text import Text
 
 from trivet.errors import DataError
+from trivet.heads import CONTEXT_HEADS
 from trivet.records import Evaluation
 from trivet.report.answer import displayed_texts, evaluation_notes, rebuilt_texts
+from trivet.report.run_tally import SCORES
 from trivet.report.sources import find_sources
 from trivet.report.verdict_files import VerdictFile, VerdictRow
 from trivet.report.wording import (
@@ -105,14 +107,15 @@ def number(value: float | None, form: str = ".3f") -> str:
 
 def _scores(verdict: Evaluation) -> Table:
     table = Table.grid(padding=(0, 2))
-    for name, value, remark in (
-        ("faithfulness", verdict.faithfulness, verdict_word(verdict)),
-        ("supported share", verdict.supported_share, count(len(verdict.sentences), "sentence")),
-        ("relevance", verdict.relevance, count(len(verdict.contexts), "context")),
-        ("utilization", verdict.utilization, ""),
-        ("completeness", verdict.completeness, ""),
-    ):
-        table.add_row(Text(name, style="bold"), number(value), Text(remark, style="dim"))
+    remarks = {
+        "faithfulness": verdict_word(verdict),
+        "supported_share": count(len(verdict.sentences), "sentence"),
+        "relevance": count(len(verdict.contexts), "context"),
+    }
+    for name in SCORES:
+        remark = Text(remarks.get(name, ""), style="dim")
+        title = Text(name.replace("_", " "), style="bold")
+        table.add_row(title, number(getattr(verdict, name)), remark)
     return table
 
 
@@ -147,10 +150,10 @@ def _sentences(verdict: Evaluation) -> Table:
 
 
 def _contexts(contexts: Iterable[str], verdict: Evaluation) -> Table:
-    table = Table("contexts", "relevance", "utilization", "text", box=None, padding=(0, 2, 0, 0))
+    table = Table("contexts", *CONTEXT_HEADS, "text", box=None, padding=(0, 2, 0, 0))
     pairs = zip(contexts, verdict.contexts, strict=True)
     for place, (text, context) in enumerate(pairs, start=1):
-        shares = (number(context.relevance), number(context.utilization))
+        shares = (number(getattr(context, head)) for head in CONTEXT_HEADS)
         name = " ".join((f"[{place}]", *filter(None, (context.id, context.title))))
         table.add_row(shortened(name), *shares, shortened(text))
     return table
