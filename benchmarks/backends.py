@@ -1,8 +1,6 @@
 """The backends of one bundle by the names of the tables, and what benchmarks do with a backend.
 
-A bundle without a graph of some precision lacks that backend, and the tables say so. Without
-weights, torch gets random ones of the same shape and no exact-match embedding, which makes it a
-little faster; ``about_weights`` says so below the table.
+A bundle without a graph of some precision lacks that backend, and the tables say so.
 """
 
 from __future__ import annotations
@@ -10,23 +8,23 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from benchmarks.report import Table
-from benchmarks.shapes import Shape
 from trivet.backends.backend import Backend, workers_of
 from trivet.backends.loading import load_backend, load_tokenizer
-from trivet.bundle.bundle import WEIGHTS_NAME, Bundle, read_bundle
+from trivet.bundle.bundle import Bundle, read_bundle
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows
-from trivet.errors import BundleError
 from trivet.model.aggregate import Outputs
 from trivet.settings import Precision
+
+if TYPE_CHECKING:
+    import torch
 
 BACKENDS = ("int8", "fp32", "openvino", "openvino bf16", "torch", "torch eager", "torch bf16")
 _CALLS = ("run", "run_all_threads")
@@ -140,34 +138,39 @@ class BareBackend:
             pass
 
 
-def about_weights(folder: Path, backends: Sequence[str]) -> Table | None:
-    """Return a note on torch's random weights; ``None`` where the bundle has weights."""
-    if read_bundle(folder).has(WEIGHTS_NAME) or not any(b.startswith("torch") for b in backends):
-        return None
-    return Table("Weights:", ("backend", "weights"), [("torch", "random: the bundle has none")])
-
-
 def tokenizer_of(folder: Path) -> SegmentTokenizer:
     """Return a bundle's tokenizer."""
     return load_tokenizer(read_bundle(folder))
 
 
+class _TorchBackend:
+    """A torch model as a backend."""
+
+    def __init__(self, model: torch.nn.Module, name: str, threads: int, bf16: bool) -> None:
+        import torch
+
+        torch.set_num_threads(threads)
+        self.name = name
+        self._model = model.eval()
+        self._bf16 = bf16
+
+    def run(self, windows: Windows) -> Outputs:
+        """Run the model; shapes as in ``Windows`` and ``Outputs``."""
+        import torch
+
+        from trivet.model.rag_model import as_tensors, to_numpy
+
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=self._bf16):
+            return to_numpy(self._model(*as_tensors(windows)))
+
+
 def _torch(bundle: Bundle, detail: str, threads: int) -> Backend:
     import transformers
 
-    from benchmarks.models import TorchBackend, random_model
     from trivet.bundle.weights import load_rag_model
 
-    about = bundle.info.encoder
-    if bundle.has(WEIGHTS_NAME):
-        model = load_rag_model(bundle)
-    elif about.model_type == "bert":  # bundle.json tells the shape of a BERT alone
-        heads = max(1, about.hidden_size // 32)  # as in the MiniLM family
-        shape = Shape("", "bert", about.layers, about.hidden_size, heads, 4 * about.hidden_size, 0)
-        model = random_model(shape, tokenizer_of(bundle.folder).vocab_size, bundle.info.window.size)
-    else:
-        raise BundleError(f"{bundle.folder}: no {WEIGHTS_NAME}, and {about.model_type} is not bert")
+    model = load_rag_model(bundle)
     for part in model.modules():
         if isinstance(part, transformers.BertModel):  # DeBERTa has only eager attention
             part.set_attn_implementation("eager" if detail == "eager" else "sdpa")
-    return TorchBackend(model, f"torch {detail}", threads, bf16=detail == "bf16")
+    return _TorchBackend(model, f"torch {detail}", threads, bf16=detail == "bf16")

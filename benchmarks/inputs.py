@@ -1,4 +1,4 @@
-"""Synthetic inputs: examples of a given length, a fixed sample of requests, random windows.
+"""Synthetic inputs: examples of a given length, and a fixed sample of requests.
 
 Texts consist of a few words drawn with a fixed seed; no row of any data set is used.
 """
@@ -9,9 +9,7 @@ import random
 
 import numpy as np
 
-from trivet.data.sentence_features import FEATURES
 from trivet.data.tokenization import SegmentTokenizer
-from trivet.data.windows import Windows
 from trivet.records import RagExample
 
 PASSAGE_TOKENS = 256
@@ -60,30 +58,3 @@ def sample_requests(tokenizer: SegmentTokenizer, count: int = 48) -> list[RagExa
         build_example(tokenizer, int(context), int(other))
         for context, other in zip(contexts, others, strict=True)
     ]
-
-
-def full_windows(count: int, length: int, vocabulary: int) -> Windows:
-    """Return windows of one example with random ids and no padding."""
-    rng = np.random.default_rng(0)
-    response = min(80, length // 4)
-    context = length - response - 8
-    starts = np.arange(count) * length
-    shape = (count, length)
-    segments = np.zeros(shape, dtype=np.int64)
-    segments[:, -response:] = 1
-    copies = starts[None, :] + np.arange(length - response, length)[:, None]
-    places = (starts[:, None] + np.arange(1, context + 1)[None, :]).reshape(1, -1)
-    sentences = (np.arange(response) * 4 // response)[None, :] == np.arange(4)[:, None]
-    pool = sentences / sentences.sum(axis=1, keepdims=True)
-    return Windows(
-        input_ids=rng.integers(5, vocabulary, size=shape),
-        attention_mask=np.ones(shape, dtype=np.int64),
-        segment_ids=segments,
-        response_at=copies[None],
-        context_at=places,
-        context_weight=np.full(places.shape, 1 / places.size, dtype=np.float32),
-        question_overlap=rng.random(places.shape, dtype=np.float32),
-        response_overlap=rng.random(places.shape, dtype=np.float32),
-        sentence_pool=pool[None].astype(np.float32),
-        sentence_features=rng.random((1, 4, len(FEATURES)), dtype=np.float32),
-    )

@@ -59,11 +59,6 @@ def spread(values: Sequence[float], digits: int = 1) -> str:
     return f"{median:.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
-def milliseconds(seconds: Sequence[float], digits: int = 1) -> str:
-    """Return seconds as ``median (least to most)`` in milliseconds."""
-    return spread([1000 * value for value in seconds], digits)
-
-
 def skipped(outcome: Race) -> Table | None:
     """Return the contenders that did not run and why; ``None`` where all ran."""
     if not outcome.skipped:

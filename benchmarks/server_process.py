@@ -7,7 +7,6 @@ import contextlib
 import logging
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -77,25 +76,11 @@ class ServerProcess:
         """Return the number of open files and sockets."""
         return len(list(Path(f"/proc/{self.process}/fd").iterdir()))
 
-    def children(self) -> list[str]:
-        """Return the ids of child processes."""
-        tasks = Path(f"/proc/{self.process}/task").iterdir()
-        return [c for t in tasks for c in (t / "children").read_text(encoding="ascii").split()]
-
-    def terminate(self) -> None:
-        """Send SIGTERM."""
-        self._process.send_signal(signal.SIGTERM)
-
-    def wait(self) -> int:
-        """Wait for the end; return the exit code."""
-        code = self._process.wait(timeout=_PATIENCE_SECONDS)
-        self._reading.join()
-        return code
-
     def kill(self) -> None:
         """Kill the process."""
         self._process.kill()
-        self.wait()
+        self._process.wait(timeout=_PATIENCE_SECONDS)
+        self._reading.join()
 
     def _read_log(self) -> None:
         assert self._process.stderr is not None

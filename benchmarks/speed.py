@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.backends import BACKENDS, CallClock, about_weights, load_named, tokenizer_of
+from benchmarks.backends import BACKENDS, CallClock, load_named, tokenizer_of
 from benchmarks.inputs import OTHER_TOKENS, build_example
 from benchmarks.report import Table, parser, publish, skipped, spread
 from benchmarks.timing import Contender, Run, race
@@ -91,11 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "tokenize / backend / rest, ms",
         "peak MB",
     )
-    publish(
-        "speed",
-        [Table("", header, rows), about_weights(given.bundle, given.backends), skipped(outcome)],
-        given,
-    )
+    publish("speed", [Table("", header, rows), skipped(outcome)], given)
     return 0 if rows else 1
 
 
