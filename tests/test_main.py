@@ -196,7 +196,7 @@ def test_rows_that_share_no_text_with_training_are_also_measured_alone(
 
 def test_info_shows_the_bundle_and_version_the_package(call: Call, bundle: Path) -> None:
     assert call("--version")[:2] == (0, f"trivet {trivet.__version__}\n")
-    code, out, _ = call("info", "--bundle", bundle)
+    code, out, _ = call("info", bundle)
     assert code == 0
     for words in ("tiny", "a [bold]formula (none), 2 layers", "48 tokens", "sentence"):
         assert words in out

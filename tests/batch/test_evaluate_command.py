@@ -23,11 +23,6 @@ def test_the_exit_code_says_how_it_went(call: Call, write_log: WriteLog, tmp_pat
     code, _, err = call("evaluate", log, "--out", out, "--texts", "--force", "--quiet")
     assert (code, err) == (1, "")
     assert len(out.read_bytes().splitlines()) == 71
-    strict = tmp_path / "strict.jsonl"
-    code, _, err = call("evaluate", log, "--out", strict, "--fail-fast")
-    assert code == 1 and "line 71: is not JSON" in err and "--fail-fast stops there" in err
-    code, said, err = call("evaluate", log, "--fail-fast")
-    assert code == 1 and len(said.splitlines()) == 70
 
 
 def test_a_mean_below_its_bar_fails(call: Call, write_log: WriteLog, tmp_path: Path) -> None:

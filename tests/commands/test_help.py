@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from tests.commands.test_documented_commands import parse
 from trivet.__main__ import app
-from trivet.commands.examples import EXAMPLES
+from trivet.commands.command import EXAMPLES
 from trivet.configs.loading import load_config
 
 _SCREENS = (["--help"], ["evaluate", "--help"])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trivet.report.estimates import MIN_GROUPS, mean_of, student
+from trivet.report.tally import MIN_GROUPS, mean_of, student
 
 NOTHING = float("nan")
 

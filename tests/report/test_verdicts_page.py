@@ -101,14 +101,10 @@ def test_abstentions_and_rows_without_a_response_are_counted() -> None:
     assert found == [("supported", "1"), ("abstains", "1"), ("no response", "1")]
 
 
-def test_a_column_of_labels_has_a_confusion_table() -> None:
+def test_verdicts_are_counted_by_the_values_of_a_column() -> None:
     said = [("right", 0.9), ("right", 0.2), ("wrong", 0.1), ("wrong", 0.8), ("wrong", 0.3)]
     rows = [make_row(n, score, metadata={"gold": label}) for n, (label, score) in enumerate(said)]
-    page = render_verdicts(rows, ABOUT)
-    part = page.partition("<h2>By gold</h2>")[2].partition("</section>")[0]
-    assert "3 of 5 verdicts agree with it" in part
-    assert "2 of 3 answers labelled unsupported were judged so" in part
-    assert "1 of 2 labelled supported were judged unsupported" in part
+    part = render_verdicts(rows, ABOUT).partition("<h2>By gold</h2>")[2].partition("</section>")[0]
     cells = re.findall(r"</span>([^<]*)</td>", part)
     assert cells[:5] == ["wrong", "3", "0", "2", "1"]
 

@@ -11,7 +11,6 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from trivet.batch.output import StrictError
 from trivet.batch.settings import RunSettings
 from trivet.batch.verdict_lines import verdict_line
 from trivet.errors import DataError
@@ -33,7 +32,6 @@ class BlockVerdicts:
     # one per row; none if the block belongs to another shard
     results: Sequence[Evaluation | FailedEvaluation] = ()
     lines: Sequence[bytes] = ()  # lines of the output, one per result
-    stop: StrictError | None = None  # reason to stop after ``lines``; the block is incomplete then
 
 
 class _Begun(NamedTuple):
@@ -55,7 +53,6 @@ def evaluate_blocks(
     characters: int,
     *,
     first_block: int = 0,
-    fail_fast: bool = False,
 ) -> Generator[BlockVerdicts, None, None]:
     """Evaluate rows from the beginning of block ``first_block`` on, lazily and in order.
 
@@ -85,17 +82,11 @@ def evaluate_blocks(
         results = [
             _name_place(result, row) for result, row in zip(begun.job.results(), block, strict=True)
         ]
-        error = None
-        for n, failed in enumerate(results if fail_fast else ()):
-            if isinstance(failed, FailedEvaluation):
-                error = StrictError(f"{failed.message}; --fail-fast stops there", failed.code)
-                block, results = block[:n], results[:n]
-                break
         lines = [
             verdict_line(row, result, fields=settings.fields, texts=settings.texts)
             for row, result in zip(block, results, strict=True)
         ]
-        yield BlockVerdicts(len(block), results, lines, error)
+        yield BlockVerdicts(len(block), results, lines)
 
 
 def block_characters(evaluator: Evaluator) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
-from trivet.errors import DataError, ExampleError
+from trivet.errors import DataError
 
 if sys.platform == "win32":
     import msvcrt
@@ -113,7 +113,3 @@ class OutputLockedError(DataError):
 
 class RunChangedError(DataError):
     """The output belongs to a run with another input, bundle or setting."""
-
-
-class StrictError(ExampleError):
-    """A row could not be evaluated, and the run should stop at such a row."""

@@ -37,11 +37,10 @@ OnBlock = Callable[[RunTally], None]
 
 @dataclass(frozen=True)
 class ResumePolicy:
-    """Treatment of an existing output, and of bad rows."""
+    """Treatment of an existing output."""
 
     restart: bool = False  # start over, whatever the output contains
     force: bool = False  # resume even if input, bundle or settings have changed
-    fail_fast: bool = False  # stop at the first row that cannot be evaluated
 
 
 def evaluate_to_stream(
@@ -50,27 +49,22 @@ def evaluate_to_stream(
     sink: IO[bytes],
     settings: RunSettings,
     on_block: OnBlock,
-    *,
-    fail_fast: bool = False,
 ) -> RunTally:
     """Evaluate a log into a stream such as stdout, which cannot be resumed.
 
     Raises:
         DataError: The log cannot be read, or breaks off; the rows before were written.
-        StrictError: A row could not be evaluated, and ``fail_fast`` is set.
     """
     tally = RunTally()
     with contextlib.closing(log):
         rows, most = rows_of_log(log, settings), block_characters(evaluator)
-        blocks = evaluate_blocks(evaluator, rows, settings, most, fail_fast=fail_fast)
+        blocks = evaluate_blocks(evaluator, rows, settings, most)
         with contextlib.closing(blocks):
             for block in blocks:
                 sink.writelines(block.lines)
                 sink.flush()
                 tally.add(block.results)
                 on_block(tally)
-                if block.stop is not None:
-                    raise block.stop
     return tally
 
 
@@ -92,7 +86,6 @@ def evaluate_to_file(
         OutputLockedError: Another process is writing the output.
         OutputFullError: The disk is full; the run can be resumed.
         RunChangedError: The output belongs to another run.
-        StrictError: A row could not be evaluated, and ``policy.fail_fast`` is set.
     """
     check_format(out)
     lines = lines_path(out)
@@ -101,7 +94,7 @@ def evaluate_to_file(
         rows = rows_of_log(log, settings)  # checks the first rows before the output
         kept = stack.enter_context(ResumableJsonl(lines, record_path(out)))
         stack.enter_context(raise_on_full_disk(out))
-        record = _begin(_describe(evaluator, log, settings), out, kept, policy, log, rows)
+        record = _begin(_describe(evaluator, log, settings), out, kept, policy)
         if not record.finished:
             done = record.progress
             kept.keep(done.bytes)
@@ -120,8 +113,6 @@ def evaluate_to_file(
             for block in stack.enter_context(contextlib.closing(blocks)):
                 if block.lines:
                     kept.append_lines(block.lines)
-                if block.stop is not None:
-                    raise block.stop  # a resumed run writes the lines of this block again
                 record.counts.add(block.results)
                 done = Progress(done.rows + block.rows, done.blocks + 1, kept.size)
                 record.progress = done
@@ -172,14 +163,7 @@ def _describe(evaluator: Evaluator, log: Log, settings: RunSettings) -> RunRecor
     )
 
 
-def _begin(
-    now: RunRecord,
-    out: Path,
-    kept: ResumableJsonl,
-    policy: ResumePolicy,
-    log: Log,
-    rows: Iterator[LogRow],
-) -> RunRecord:
+def _begin(now: RunRecord, out: Path, kept: ResumableJsonl, policy: ResumePolicy) -> RunRecord:
     """Return the run to resume, or ``now`` if there is none; refuses an output of another run."""
     before = None if policy.restart else read_record(out)
     if before is None:
@@ -204,11 +188,8 @@ def _begin(
     if not changes:
         return before
     if not policy.force or is_made:
-        reason = f"was written by a different run ({'; '.join(changes)})"
-        if len(changes) == 1 and log.begins_with(before.input["bytes"], before.input["sha256"]):
-            counts = f"{before.progress.rows} rows evaluated, {sum(1 for _ in rows)} now"
-            reason = f"the log has grown since ({counts})"
         way_out = _WAY_OUT + ("" if is_made else ", or resume with --force")
+        reason = f"was written by a different run ({'; '.join(changes)})"
         raise RunChangedError(f"{out}: {reason}; {way_out}")
     now.started, now.progress, now.counts = before.started, before.progress, before.counts
     now.changed = [*before.changed, *changes]

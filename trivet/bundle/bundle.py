@@ -38,13 +38,15 @@ from trivet.bundle.manifest import (
     write_manifest,
 )
 from trivet.bundle.model_card import render_card
-from trivet.bundle.past_fields import without_past_fields
 from trivet.bundle.schema import SCHEMA_VERSION, BundleInfo
 from trivet.errors import BundleError, fault_words
 from trivet.model.architecture import IN_ENCODER_JSON, Architecture
 
 if TYPE_CHECKING:
     import torch
+
+
+from typing import Any
 
 INFO_NAME = "bundle.json"
 TOKENIZER_NAME = "tokenizer.json"
@@ -325,3 +327,44 @@ def parse_info(text: bytes, where: str) -> BundleInfo:
         return BundleInfo.model_validate_json(json.dumps(without_past_fields(raw)))
     except ValidationError as error:
         raise BundleError(f"{where}: {fault_words(error)}") from error
+
+
+# Field and the values of bundles that did not use it; any other value is refused as unknown.
+_UNUSED: dict[tuple[str, str], tuple[Any, ...]] = {
+    ("window", "sizes"): ([],),
+    ("window", "break_even"): (None,),
+    ("calibration", "method"): ("identity", "platt", "temperature"),
+    ("calibration", "knots"): ({},),
+}
+# Thresholds that no verdict is decided by any more.
+_DROPPED = ("answered", "halt")
+# Name of the layout with these kinds of pieces, which were written one by one.
+_LAYOUTS = {
+    "cls contexts sep question sep response sep": "plain",
+    "cls text question text contexts text sep response sep": "lettucedetect",
+}
+
+
+def without_past_fields(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return the contents of ``bundle.json`` as this version writes them."""
+    current = dict(raw)
+    for (part, name), values in _UNUSED.items():
+        fields = current.get(part)
+        if isinstance(fields, dict) and name in fields and fields[name] in values:
+            current[part] = {key: fields[key] for key in fields if key != name}
+    if isinstance(thresholds := current.get("thresholds"), dict):
+        kept = {name: value for name, value in thresholds.items() if name not in _DROPPED}
+        current["thresholds"] = kept
+    window = current.get("window")
+    if isinstance(window, dict) and (layout := _layout_name(window.get("layout"))):
+        current["window"] = window | {"layout": layout}
+    return current
+
+
+def _layout_name(layout: Any) -> str | None:
+    pieces = layout.get("pieces") if isinstance(layout, dict) else None
+    if not isinstance(pieces, list):
+        return None
+    return _LAYOUTS.get(
+        " ".join(str(piece.get("kind")) for piece in pieces if isinstance(piece, dict))
+    )

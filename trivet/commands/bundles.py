@@ -9,26 +9,26 @@ import typer
 
 from trivet.commands.command import Command
 from trivet.commands.export import write_graphs
-from trivet.commands.options import BundleArgument, BundleOption, options
+from trivet.commands.options import BundleArgument, options
 from trivet.commands.shared import needs_extra, what_was_typed
 from trivet.settings import Setting, ThreadsOption
 
 
 @options
 def info(
-    named: Annotated[Path | None, Setting("The same as --bundle.", "BUNDLE")] = None,
-    bundle: BundleOption = None,
+    bundle: Annotated[
+        Path | None,
+        Setting("Folder, or org/name[@revision] on the hub; default: embedded.", "BUNDLE"),
+    ] = None,
 ) -> None:
     """Check the files of a bundle and show its facts and scores."""
-    if named is not None and bundle is not None:
-        raise typer.BadParameter("give BUNDLE or --bundle; not both")
     from trivet.backends.device import describe_devices
     from trivet.bundle.bundle import read_bundle
     from trivet.bundle.hub import EMBEDDED_BUNDLE
     from trivet.report import terminal
     from trivet.report.bundle_tables import render_info
 
-    stored = read_bundle(named or bundle or EMBEDDED_BUNDLE)
+    stored = read_bundle(bundle or EMBEDDED_BUNDLE)
     terminal.show(render_info(stored.info, str(stored.folder), describe_devices(), stored.revision))
 
 

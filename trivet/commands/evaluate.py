@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import sys
 import tempfile
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -90,10 +89,8 @@ def evaluate(
         Path | None, _gate("Verdicts of an earlier run to compare with.", metavar="VERDICTS")
     ] = None,
     fail_if_worse: Annotated[bool, _gate(f"Exit with {UNDER} if it fell from --baseline.")] = False,
-    fail_fast: Annotated[bool, _gate("Stop at the first failed row.")] = False,
     settings: RunSettings,
     model: Model,
-    no_metadata: Annotated[bool, _rare("Do not copy metadata columns to the output.")] = False,
     force: Annotated[bool, _rare("Resume even if FILE or settings changed.")] = False,
 ) -> None:
     """Evaluate a log of answers, or one answer.
@@ -122,8 +119,6 @@ def evaluate(
         raise typer.BadParameter("--baseline needs all fields: leave out --fields")
     if baseline is not None and out is not None and baseline.resolve() == out.resolve():
         raise typer.BadParameter(f"--out {out} would overwrite --baseline")
-    if settings.metadata and no_metadata:
-        raise typer.BadParameter("give --metadata COLUMN or --no-metadata")
     if file is None:
         from trivet.report import terminal
         from trivet.report.run_tally import RunTally
@@ -134,10 +129,10 @@ def evaluate(
             strict=settings.strict,
             max_characters=settings.max_characters,
         )
-        if settings != used or any((no_metadata, fail_fast, restart, force)):
+        if settings != used or restart or force:
             raise typer.BadParameter(
                 "these options need a FILE: --map, --format, --encoding, --turns, --shard, "
-                "--fields, --texts, --metadata, --no-metadata, --fail-fast, --restart, --force"
+                "--fields, --texts, --metadata, --restart, --force"
             )
 
         contexts, text = context or [], response or ""
@@ -161,8 +156,6 @@ def evaluate(
     from trivet.batch.run import ResumePolicy, evaluate_to_file, evaluate_to_stream
     from trivet.logs.trace_log import open_log
 
-    if no_metadata:
-        settings = replace(settings, metadata=())
     if out is not None:
         check_format(out)  # before a bundle is loaded
     log = open_log(file, settings.format, settings.encoding, is_mapped=bool(settings.mapping))
@@ -171,7 +164,7 @@ def evaluate(
 
         check_page(report, [out], [] if file == "-" else [file])  # before a long run
     evaluator = model.load(settings.max_characters)
-    policy = ResumePolicy(restart, force, fail_fast)
+    policy = ResumePolicy(restart, force)
     # A person reads a table; what is piped on, or asked for by field, stays JSON lines.
     tabled = out is None and settings.fields is None and sys.stdout.isatty()
     written = out
@@ -181,9 +174,7 @@ def evaluate(
             written = Path(folder) / "verdicts.jsonl"
         with run_exits(), say_how_files_are_read(quiet), show_progress(log, quiet) as on_block:
             if written is None:
-                tally = evaluate_to_stream(
-                    evaluator, log, sys.stdout.buffer, settings, on_block, fail_fast=fail_fast
-                )
+                tally = evaluate_to_stream(evaluator, log, sys.stdout.buffer, settings, on_block)
             else:
                 tally = evaluate_to_file(evaluator, log, written, settings, on_block, policy).counts
         if tabled and written is not None:

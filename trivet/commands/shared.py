@@ -77,11 +77,9 @@ def run_exits() -> Iterator[None]:
         OutputFullError,
         OutputLockedError,
         RunChangedError,
-        StrictError,
     )
 
     codes: dict[type[Exception], int] = {
-        StrictError: SOME_FAILED,
         OutputFullError: DISK_FULL,
         PageError: DISK_FULL,
         RunChangedError: CHANGED,

@@ -29,9 +29,16 @@ from trivet.logs.context_values import (
 from trivet.logs.conversation import Turn, Turns, read_turns
 from trivet.logs.json_rows import Fields
 from trivet.logs.log import SourceRow
-from trivet.logs.paths import MISSING, first_name, follow, is_path, parse_nested
+from trivet.logs.paths import (
+    MISSING,
+    first_name,
+    follow,
+    is_path,
+    parse_nested,
+    suggested_mapping,
+    text_paths,
+)
 from trivet.logs.shapes import SHAPES, Shape, conversation
-from trivet.logs.text_paths import suggested_mapping, text_paths
 from trivet.logs.written_lists import listed
 from trivet.records import ContextName, FailedEvaluation, RagExample
 

@@ -102,17 +102,6 @@ class Log:
             whole.update(f"{file.relative_to(self._folder).as_posix()} {own}\n".encode())
         return whole.hexdigest()
 
-    def begins_with(self, size: int | None, sha256: str | None) -> bool:
-        """Tell whether this is one file that begins with ``size`` bytes of that SHA-256."""
-        if not size or self._folder is not None or not self.size or self.size <= size:
-            return False
-        before = hashlib.sha256()
-        with self.files[0].open("rb") as content:
-            while size and (piece := content.read(min(size, 1 << 20))):
-                before.update(piece)
-                size -= len(piece)
-        return before.hexdigest() == sha256
-
     def share_read(self) -> float | None:
         """Return the share of the bytes read so far, in [0, 1]; ``None`` for stdin."""
         if not self.size:

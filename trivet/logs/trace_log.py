@@ -14,7 +14,6 @@ from typing import Any, cast, get_args
 from trivet.errors import DataError, ExampleError
 from trivet.logs.column_mapping import Columns
 from trivet.logs.log import Format, Log, SourceRow
-from trivet.logs.otel import read_otel
 from trivet.logs.recognition import is_plain
 from trivet.logs.shapes import SHAPES
 from trivet.logs.trace_examples import (
@@ -25,7 +24,7 @@ from trivet.logs.trace_examples import (
     TraceSpan,
     trace_example,
 )
-from trivet.logs.trace_platforms import read_langfuse, read_langsmith
+from trivet.logs.trace_platforms import read_langfuse, read_langsmith, read_otel
 
 logger = logging.getLogger(__name__)
 

@@ -11,14 +11,12 @@ import numpy as np
 from trivet.errors import DataError
 from trivet.measures.curves import BoolArray, FloatArray, IntArray
 from trivet.report.answer import read_answer
-from trivet.report.estimates import MIN_GROUPS, Mean, mean_of
-from trivet.report.groups import short
 from trivet.report.pages import Section, interval, render, with_interval
 from trivet.report.plots import interval_svg
-from trivet.report.tally import Tally, tally
+from trivet.report.tally import MIN_GROUPS, Mean, Tally, mean_of, tally
 from trivet.report.terminal import number
 from trivet.report.verdict_files import VerdictFile, VerdictRow
-from trivet.report.verdicts_page import SHOWN, Card, Choices, take_in_turn
+from trivet.report.verdicts_page import SHOWN, Card, Choices, short, take_in_turn
 from trivet.report.wording import ABSTAINS, UNSUPPORTED
 from trivet.verdict_json import SCORES
 

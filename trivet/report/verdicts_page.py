@@ -11,11 +11,9 @@ import numpy.typing as npt
 from trivet.measures.figures import ErrorRates
 from trivet.report.advice import advice
 from trivet.report.answer import Answer, read_answer
-from trivet.report.estimates import MIN_GROUPS
-from trivet.report.groups import group_sections, share
-from trivet.report.pages import Section, interval, render
-from trivet.report.plots import histogram_svg
-from trivet.report.tally import KINDS, Column, Tally, tally
+from trivet.report.pages import Section, interval, render, shown_text, with_interval
+from trivet.report.plots import histogram_svg, interval_svg
+from trivet.report.tally import KINDS, MAX_VALUES, MIN_GROUPS, Column, Tally, tally
 from trivet.report.terminal import number
 from trivet.report.verdict_files import VerdictRow
 from trivet.report.wording import ABSTAINS, NO_RESPONSE, SUPPORTED, TO_CHECK, UNSUPPORTED
@@ -223,3 +221,50 @@ def _failure_section(counted: Tally) -> Section:
         for row, error in counted.failures
     ]
     return Section("Failed rows", paragraphs, ("row", "id", "code", "message"), rows)
+
+
+_KINDS = (UNSUPPORTED, SUPPORTED, ABSTAINS)
+_MAX_NAME = 40  # characters of a value in a drawing
+
+
+def group_sections(counted: Tally) -> list[Section]:
+    """Return a section for each metadata column."""
+    sections = [_group_section(counted, column) for column in counted.columns]
+    if counted.wide:
+        paragraph = f"With more than {MAX_VALUES} values: {', '.join(counted.wide)}."
+        sections.append(Section("Columns without groups", [paragraph]))
+    return sections
+
+
+def _group_section(counted: Tally, column: Column) -> Section:
+    rows = []
+    points: dict[str, list[tuple[str, float, float | None, float | None]]] = {}
+    for place, value in [*enumerate(column.values), (-1, "(none)")]:
+        among = column.codes == place
+        if not among.any():
+            continue
+        evaluated = int((among & ~counted.failed).sum())
+        means = {score: counted.mean(score, among) for score in SCORES}
+        counts = [str(int((counted.kinds[kind] & among).sum())) for kind in _KINDS]
+        cells = [with_interval(mean.value, mean.low, mean.high) for mean in means.values()]
+        rows.append((value, str(evaluated), str(int(among.sum()) - evaluated), *counts, *cells))
+        for score, mean in means.items():
+            if mean.value is not None:
+                point = (short(value), mean.value, mean.low, mean.high)
+                points.setdefault(score, []).append(point)
+    unit = "mean with 95 % interval"
+    drawings = [interval_svg(found, score, unit, 0.0, 1.0) for score, found in points.items()]
+    header = (column.name, "rows", "failed", *_KINDS, *SCORES)
+    paragraphs = ["Answers by verdict, and means with 95 % intervals."]
+    return Section(f"By {column.name}", paragraphs, header, rows, drawings)
+
+
+def share(count: int, of: int) -> str:
+    """Format a share of a count; ``-`` of nothing."""
+    return f"{100 * count / of:.1f} %" if of else "-"
+
+
+def short(value: str) -> str:
+    """Return a value on one line, short enough for a drawing."""
+    text = shown_text(value).replace("\n", " ").replace("\t", " ")
+    return text if len(text) <= _MAX_NAME else f"{text[: _MAX_NAME - 1]}…"
