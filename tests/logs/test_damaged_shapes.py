@@ -17,7 +17,6 @@ from tests.logs.test_shapes import (
     documents,
     read,
     texts,
-    texts_of,
     write,
 )
 from trivet.errors import DataError
@@ -33,13 +32,11 @@ TEXT_OF: dict[str, tuple[str | int, ...]] = {
     "columns-split.json": (0, "data", 1, 2),
     "haystack-answers.jsonl": (1, "answer_builder", "answers", 0, "query"),
     "haystack.jsonl": (1, "replies", 0),
-    "huggingface.jsonl": (1, "answers", 0),
     "langchain.jsonl": (1, "result"),
     "langchain-dumps.jsonl": (1, "result"),
     "langfuse.json": (0, 1, "output", "answer"),
     "langfuse-api.json": (0, "data", 1, "output", "answer"),
     "llama-index.jsonl": (1, "response"),
-    "marco.jsonl": (1, "answers", 0),
     "messages.jsonl": (1, "messages", -1, "content"),
     "messages-langchain.jsonl": (1, "messages", -1, "content"),
     "mlflow.jsonl": (1, "response"),
@@ -48,7 +45,6 @@ TEXT_OF: dict[str, tuple[str | int, ...]] = {
     "promptfoo.json": (0, "results", "results", 1, "response", "output"),
     "ragas.jsonl": (1, "user_input", -1, "content"),
     "sharegpt.jsonl": (1, "conversations", -1, "value"),
-    "squad.json": (0, "data", 1, "paragraphs", 0, "qas", 0, "answers", 0, "text"),
 }
 
 
@@ -71,7 +67,7 @@ def test_a_row_that_is_nearly_right_fails_alone(tmp_path: Path, name: str, damag
     else:
         del inside[last]
     rows = read(write(tmp_path / name, values))
-    assert texts(rows[0]) == texts_of(name)[0]
+    assert texts(rows[0]) == TEXTS[0]
     failed = rows[1].example
     assert isinstance(failed, FailedEvaluation), failed
     assert failed.code in ("missing_field", "bad_field")

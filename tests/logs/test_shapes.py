@@ -21,9 +21,6 @@ By their documentation:
 - mlflow-inputs.jsonl: https://mlflow.org/docs/latest/genai/eval-monitor/
 - langfuse*.json: https://api.reference.langfuse.com (``GET /api/public/traces``)
 - sharegpt.jsonl: https://llamafactory.readthedocs.io/en/latest/getting_started/data_preparation.html
-- huggingface.jsonl: https://huggingface.co/docs/datasets/about_dataset_features (``Sequence``);
-  marco.jsonl: https://huggingface.co/datasets/microsoft/ms_marco
-- squad.json: https://rajpurkar.github.io/SQuAD-explorer/
 """
 
 from __future__ import annotations
@@ -52,13 +49,6 @@ TEXTS = [
     ("How hot is it?", ("Cone six.", "It cools."), "Very."),
     ("Où va l’eau?", ("L’eau va à la mer.", "Le four est éteint."), "À la mer."),
 ]
-
-
-def texts_of(name: str) -> list[tuple[str, tuple[str, ...], str]]:
-    whole = name != "squad.json"  # which has one context for a question
-    return [
-        (question, contexts[: 2 if whole else 1], answer) for question, contexts, answer in TEXTS
-    ]
 
 
 def read(source: Path | str, format_: str | None = None, **mapping: str) -> list[LogRow]:
@@ -92,13 +82,13 @@ def write(path: Path, values: list[Any]) -> Path:
 def test_an_export_is_read_and_its_shape_said(name: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "trivet.logs")
     rows = read(EXPORTS / name)
-    assert [texts(row) for row in rows] == texts_of(name)
+    assert [texts(row) for row in rows] == TEXTS
     assert [row.number for row in rows] == [1, 2]
     assert len({row.example.id for row in rows}) == 2
     (said,) = caplog.messages
     assert said.startswith("read as ") and "response = " in said
     shape = said.partition("--format ")[2].partition(")")[0]
-    assert [texts(row) for row in read(EXPORTS / name, shape)] == texts_of(name)
+    assert [texts(row) for row in read(EXPORTS / name, shape)] == TEXTS
     assert len(caplog.messages) == 1  # what was chosen is not said again
 
 
@@ -162,7 +152,7 @@ def test_a_file_with_plain_names_is_read_by_them_whatever_else_it_has(
 def test_a_folder_may_hold_every_shape(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "trivet.logs")
     rows = read(EXPORTS)
-    assert [texts(row) for row in rows] == [pair for name in FILES for pair in texts_of(name)]
+    assert [texts(row) for row in rows] == TEXTS * len(FILES)
     assert [row.number for row in rows] == list(range(1, 2 * len(FILES) + 1))
     assert caplog.messages[0].startswith("bedrock.jsonl: read as Amazon Bedrock's RAG evaluation")
 

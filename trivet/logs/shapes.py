@@ -202,35 +202,6 @@ SHAPES: Mapping[str, Shape] = {
                 "response": ("conversations[from=gpt|assistant][-1].value",),
             },
         ),
-        Shape(
-            "huggingface",
-            "a question-answering set in Hugging Face's form",
-            {
-                "question": ("question", "query"),
-                "contexts": (
-                    *("contexts.text", "contexts", "context.text", "context"),
-                    *("passages.text", "passages.passage_text", "documents.text"),
-                ),
-                "response": (
-                    "answers.text[0]",
-                    "answers[0].text",
-                    "answers[0]",
-                    "answers[]",
-                    "answers.text[]",
-                ),
-                "context_ids": ("contexts.id", "contexts.title"),
-            },
-        ),
-        Shape(
-            "squad",
-            "SQuAD's nesting",
-            {
-                "question": ("question",),
-                "contexts": ("context",),
-                "response": ("answers[0].text", "answers[]"),
-            },
-            rows="data[].paragraphs[].qas[]",
-        ),
     )
 }
 """Shapes by name, in the order of preference where several give the same examples."""
