@@ -143,10 +143,10 @@ class Columns:
 
     def check(self, columns: Iterable[str]) -> None:
         """Raise ``DataError`` if a table with these columns has the required fields in no shape."""
-        given = list(columns)
-        lacking = self._lacking(given)
-        if lacking and all(self.in_shape(shape)._lacking(given) for shape in SHAPES.values()):
-            raise DataError(f"the table {self._lacks(lacking, given)}")
+        names = list(columns)
+        lacking = self._lacking(names)
+        if lacking and all(self.in_shape(shape)._lacking(names) for shape in SHAPES.values()):
+            raise DataError(f"the table {self._lacks(lacking, names)}")
 
     def _lacking(self, columns: Iterable[str]) -> list[str]:
         """Return the required fields that no column may hold."""
@@ -166,11 +166,11 @@ class Columns:
         used = {}
         for ours in REQUIRED:
             try:
-                found = self._values(by_name, ours)
+                values = self._values(by_name, ours)
             except ExampleError:
                 continue
-            if found:
-                used[ours] = list(found)[-1]
+            if values:
+                used[ours] = list(values)[-1]
         return used
 
     def read(self, row: SourceRow) -> LogRow:
@@ -185,8 +185,8 @@ class Columns:
             if isinstance(row.fields, ExampleError):
                 raise row.fields
             by_name = values_by_name(row)
-            place = row.place if self._id_by_place else None
-            name = _id(_only(self._values(by_name, "id"), "id"), place)
+            default = row.place if self._id_by_place else None
+            name = _id(_only(self._values(by_name, "id"), "id"), default)
             values = {ours: self._values(by_name, ours) for ours in self._names}
             unused = VAGUE - values["contexts"].keys()
             metadata = read_metadata(row.fields, self.metadata, self._ours - unused)
@@ -201,36 +201,36 @@ class Columns:
         return [
             LogRow(row.number, row.place, row.line, example, ids or None, metadata)
             for example in examples
-            for ids in [tuple(own.id or own.title for own in example.context_names)]
+            for ids in [tuple(context.id or context.title for context in example.context_names)]
         ]
 
     def _conversation(self, row: Mapping[str, list[Any]], name: str | None) -> list[Turn]:
         """Return the judged answers of a row that holds a conversation."""
-        found = row.get(self.shape.messages) if self.shape and self.shape.messages else None
-        messages = parse_nested(plain(found[0])) if found else None
+        column = row.get(self.shape.messages) if self.shape and self.shape.messages else None
+        messages = parse_nested(plain(column[0])) if column else None
         return [] if messages is None else read_turns(messages, turns=self.turns, id=name)
 
     def _example(
         self, values: Mapping[str, dict[str, list[Any]]], name: str | None, turn: Turn | None
     ) -> RagExample:
         """Return the example in the values of each field, and in an answer of a conversation."""
-        given = set(self._names)
+        fields = set(self._names)
         if turn is not None and self.shape is not None:
-            given = {
+            fields = {
                 ours
-                for ours, found in values.items()
-                if found and first_name(list(found)[-1]) != self.shape.messages
+                for ours, by_path in values.items()
+                if by_path and first_name(list(by_path)[-1]) != self.shape.messages
             }
-        if turn is not None and "contexts" not in given:
+        if turn is not None and "contexts" not in fields:
             texts, names = turn.example.contexts, turn.example.context_names
         else:
             texts, names = read_contexts(_only(values["contexts"], "contexts"))
             if not any(map(any, names)):
                 ids = read_ids(_only(values["context_ids"], "context_ids"), len(texts))
-                names = tuple(ContextName(own) for own in ids)
+                names = tuple(ContextName(name) for name in ids)
         written = {
             ours: _text(_only(values[ours], ours), ours)
-            if turn is None or ours in given
+            if turn is None or ours in fields
             else getattr(turn.example, ours)
             for ours in ("question", "response")
         }
@@ -248,33 +248,33 @@ class Columns:
         chosen = self.mapping.get(ours, ())
         if len(chosen) > 1:
             return _joined(row, chosen)
-        found: dict[str, list[Any]] = {}
+        by_name: dict[str, list[Any]] = {}
         for name in self._names[ours]:
-            if self.shape and any(value for values in found.values() for value in values):
+            if self.shape and any(value for values in by_name.values() for value in values):
                 break  # the first path that leads to a value counts
             try:
                 if values := values_at(row, name):
-                    found[name] = values
+                    by_name[name] = values
             except ExampleError:
                 if ours in REQUIRED or ours in self.mapping:
                     raise
         if self.shape:
-            last = list(found.items())[-1:]
+            last = list(by_name.items())[-1:]
             return {name: [None if v in ("", []) else v for v in values] for name, values in last}
-        plainer = {name: values for name, values in found.items() if name not in VAGUE}
-        return plainer or found
+        plainer = {name: values for name, values in by_name.items() if name not in VAGUE}
+        return plainer or by_name
 
     def _lacks(self, lacking: Sequence[str], columns: Iterable[str]) -> str:
         """Return the message about all missing fields of a row with some columns."""
         row = columns if isinstance(columns, Mapping) else dict.fromkeys(columns, "")
         paths = text_paths({name: at[-1] if at else "" for name, at in row.items()})
-        found = ", ".join(paths) or "none"
+        present = ", ".join(paths) or "none"
         looked = "; ".join(", ".join(self._names[ours]) for ours in lacking)
         likely = suggested_mapping(lacking, paths)
         maps = " ".join(f"--map {ours}={shlex.quote(path)}" for ours, path in likely.items())
         python = ", ".join(f'"{ours}": {path!r}' for ours, path in likely.items())
         return (
-            f"has no {' and no '.join(lacking)} (looked for {looked}; found {found}); name the "
+            f"has no {' and no '.join(lacking)} (looked for {looked}; found {present}); name the "
             f"field{'s' * (len(lacking) > 1)} with {maps}, in Python with mapping={{{python}}}"
         )
 
@@ -325,9 +325,9 @@ def _only(present: Mapping[str, list[Any]], ours: str) -> Any:
     return known[0] if known else None
 
 
-def _id(value: Any, place: str | None) -> str | None:
+def _id(value: Any, default: str | None) -> str | None:
     if value is None:
-        return place and place.replace(" ", "-")
+        return default and default.replace(" ", "-")
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ExampleError("id is neither a string nor a number", code="bad_field")
     return str(value)
@@ -357,7 +357,7 @@ def read_metadata(
             columns = {**value, **columns}
         else:
             columns[name] = value
-    found = {}
+    metadata = {}
     for name in columns if chosen is None else chosen:
         value = columns.get(name)
         if chosen is not None and isinstance(value, list | Mapping):
@@ -365,8 +365,8 @@ def read_metadata(
         scalar = _scalar(value)
         is_text = isinstance(scalar, str) and len(scalar) > _LONGEST_TEXT
         if scalar is not None and (chosen is not None or not (is_text or name.lower() in ours)):
-            found[name] = scalar
-    return found
+            metadata[name] = scalar
+    return metadata
 
 
 def _scalar(value: Any) -> Scalar | None:

@@ -95,8 +95,8 @@ def as_passages(contexts: object) -> Contexts:
             "write contexts=[text]"
         )
     pairs = [
-        _context(each, index) if isinstance(each, Mapping) else (each, _NO_NAME)
-        for index, each in enumerate(map(_text_object, contexts))
+        _context(context, index) if isinstance(context, Mapping) else (context, _NO_NAME)
+        for index, context in enumerate(map(_text_object, contexts))
     ]
     return tuple(text for text, _ in pairs), names_or_none(name for _, name in pairs)
 
@@ -157,8 +157,8 @@ def request_body(record: Mapping[str, Any]) -> bytes:
 
 def names_or_none(names: Iterable[ContextName]) -> tuple[ContextName, ...]:
     """Return the names of contexts as an example holds them: empty if none has one."""
-    found = tuple(names)
-    return found if any(any(name) for name in found) else ()
+    known = tuple(names)
+    return known if any(any(name) for name in known) else ()
 
 
 def read_contexts(value: Any) -> Contexts:
@@ -197,9 +197,9 @@ def read_ids(value: Any, contexts: int) -> tuple[str | None, ...]:
     if value is None:
         return (None,) * contexts
     if not isinstance(value, list | tuple) or len(value) != contexts:
-        found = f"a list of {len(value)}" if isinstance(value, list | tuple) else kind_of(value)
+        kind = f"a list of {len(value)}" if isinstance(value, list | tuple) else kind_of(value)
         raise ExampleError(
-            f"context_ids is {found}, not a list with one id for each of {contexts} contexts; "
+            f"context_ids is {kind}, not a list with one id for each of {contexts} contexts; "
             "leave it out with --map context_ids=NONE",
             code="bad_field",
         )
@@ -235,14 +235,14 @@ def passage(item: Any, *, nested: bool = False) -> tuple[str | None, ContextName
     members = {name.lower(): value for name, value in item.items() if isinstance(name, str)}
     text_names = _NESTED_TEXT_NAMES if nested else CONTEXT_TEXT_NAMES
     texts = (members[name] for name in text_names if isinstance(members.get(name), str))
-    text, own = next(texts, None), _own_name(members, nested)
+    text, outer_name = next(texts, None), _own_name(members, nested)
     inner = next(
         (members[name] for name in _INSIDE if isinstance(members.get(name), Mapping)), None
     )
     if text is not None or inner is None:
-        return text, own
+        return text, outer_name
     text, name = passage(inner, nested=True)
-    return text, ContextName(name.id or own.id, name.title or own.title)
+    return text, ContextName(name.id or outer_name.id, name.title or outer_name.title)
 
 
 def _own_name(members: Mapping[str, Any], nested: bool) -> ContextName:
@@ -250,8 +250,8 @@ def _own_name(members: Mapping[str, Any], nested: bool) -> ContextName:
     metadata = members.get("metadata")
     places = (members, metadata) if isinstance(metadata, Mapping) else (members,)
     id_names = _NESTED_ID_NAMES if nested else CONTEXT_ID_NAMES
-    ids = (_name(place.get(name)) for place in places for name in id_names)
-    titles = (_name(place.get("title")) for place in places)
+    ids = (_name(holder.get(name)) for holder in places for name in id_names)
+    titles = (_name(holder.get("title")) for holder in places)
     return ContextName(next(filter(None, ids), None), next(filter(None, titles), None))
 
 

@@ -74,42 +74,46 @@ def read_turns(
     if turns not in ("last", "all"):
         raise ValueError(f"turns is {turns!r}; choose last or all")
     read = _read(messages)
-    answers = [n for n, each in enumerate(read) if each.role == "assistant" and each.text.strip()]
+    answers = [
+        n for n, message in enumerate(read) if message.role == "assistant" and message.text.strip()
+    ]
     if not answers:
         raise ExampleError(
             f"none of {len(read)} messages is an answer: a message of role assistant with text",
             code="missing_field",
         )
-    given = None if contexts is None else as_passages(contexts)
-    found = []
+    passages = None if contexts is None else as_passages(contexts)
+    judged = []
     for answer in answers if turns == "all" else answers[-1:]:
         before = read[:answer]
-        texts, names = _contexts(before) if given is None else given
+        texts, names = _contexts(before) if passages is None else passages
         name = id
         if turns == "all":
             name = "-".join(filter(None, (id, f"messages[{answer}]")))
         example = RagExample(_question(before), texts, read[answer].text, name, context_names=names)
-        found.append(Turn(answer, example))
-    return found
+        judged.append(Turn(answer, example))
+    return judged
 
 
 def _question(before: Sequence[_Message]) -> str:
     """Return the last question and the earlier turns as one question."""
-    asked = max((n for n, each in enumerate(before) if each.role == "user"), default=None)
+    asked = max((n for n, message in enumerate(before) if message.role == "user"), default=None)
     lines = [] if asked is None else [before[asked].text]
     lines += [
-        f"{each.role}: {each.text}"
-        for n, each in reversed(list(enumerate(before)))
-        if each.role in ("user", "assistant") and n != asked and each.text.strip()
+        f"{message.role}: {message.text}"
+        for n, message in reversed(list(enumerate(before)))
+        if message.role in ("user", "assistant") and n != asked and message.text.strip()
     ]
     return "\n".join(lines)
 
 
 def _contexts(before: Sequence[_Message]) -> tuple[tuple[str, ...], tuple[ContextName, ...]]:
-    told = [each for each in before if each.role in ("system", "tool") and each.text.strip()]
-    shown = [each for each in told if each.role == "tool"] or told
-    names = (ContextName(each.name or each.role) for each in shown)
-    return tuple(each.text for each in shown), names_or_none(names)
+    told = [
+        message for message in before if message.role in ("system", "tool") and message.text.strip()
+    ]
+    shown = [message for message in told if message.role == "tool"] or told
+    names = (ContextName(message.name or message.role) for message in shown)
+    return tuple(message.text for message in shown), names_or_none(names)
 
 
 def _read(messages: object) -> list[_Message]:
@@ -119,42 +123,42 @@ def _read(messages: object) -> list[_Message]:
             code="bad_field",
         )
     called: dict[str, str] = {}  # name of the function by the id of its call
-    found = []
+    read = []
     for number, message in enumerate(messages):
-        place = f"messages[{number}]"
+        path = f"messages[{number}]"
         if not isinstance(message, Mapping):
-            raise ExampleError(f"{place} is {kind_of(message)}, not an object", code="bad_field")
-        role = _role(message, place)
+            raise ExampleError(f"{path} is {kind_of(message)}, not an object", code="bad_field")
+        role = _role(message, path)
         name = message.get("name") if role == "tool" else None
         call = message.get("tool_call_id")
         if isinstance(call, str):
             if not call:
-                raise ExampleError(f"{place}.tool_call_id is empty", code="bad_field")
+                raise ExampleError(f"{path}.tool_call_id is empty", code="bad_field")
             name = name or called.get(call, call)
         called |= _calls(message)
-        text = _text(message, place)
+        text = _text(message, path)
         is_empty = all(message.get(key) is None for key in _TEXT_KEYS)
         if role == "assistant" and is_empty and not any(map(message.get, _CALL_KEYS)):
             raise ExampleError(
-                f"{place} has no text and calls no tool: it is not a response", code="missing_field"
+                f"{path} has no text and calls no tool: it is not a response", code="missing_field"
             )
-        found.append(_Message(role, text, name if isinstance(name, str) else None))
-    return found
+        read.append(_Message(role, text, name if isinstance(name, str) else None))
+    return read
 
 
-def _role(message: Mapping[str, Any], place: str) -> Role:
+def _role(message: Mapping[str, Any], path: str) -> Role:
     key = next((key for key in _ROLE_KEYS if key in message), None)
     if key is None:
-        raise ExampleError(f"{place} has no role", code="missing_field")
-    given = message[key]
-    role = _ROLES.get(given) if isinstance(given, str) else None
+        raise ExampleError(f"{path} has no role", code="missing_field")
+    value = message[key]
+    role = _ROLES.get(value) if isinstance(value, str) else None
     if role is None:
-        said = repr(given[:_SHOWN_LETTERS]) if isinstance(given, str) else kind_of(given)
-        raise ExampleError(f"{place}.{key} is {said}; known: {', '.join(_ROLES)}", code="bad_field")
+        shown = repr(value[:_SHOWN_LETTERS]) if isinstance(value, str) else kind_of(value)
+        raise ExampleError(f"{path}.{key} is {shown}; known: {', '.join(_ROLES)}", code="bad_field")
     return role
 
 
-def _text(message: Mapping[str, Any], place: str) -> str:
+def _text(message: Mapping[str, Any], path: str) -> str:
     """Return the text of a message; parts of other kinds than text are refused by name."""
     key = next((key for key in _TEXT_KEYS if key in message), _TEXT_KEYS[0])
     value = joined_parts(message.get(key))
@@ -166,23 +170,23 @@ def _text(message: Mapping[str, Any], place: str) -> str:
         kind = part.get("type", "text") if isinstance(part, Mapping) else None
         if isinstance(kind, str) and kind not in TEXT_PARTS:
             raise ExampleError(
-                f"{place}.{key}[{number}] is a part of type {kind[:_SHOWN_LETTERS]}; only text is "
+                f"{path}.{key}[{number}] is a part of type {kind[:_SHOWN_LETTERS]}; only text is "
                 "judged: leave it out, or write it as text",
                 code="bad_field",
             )
         if kind is None or not isinstance(part.get("text"), str):
-            raise ExampleError(f"{place}.{key}[{number}] has no text", code="bad_field")
-    raise ExampleError(f"{place}.{key} is {kind_of(value)}, not a text", code="bad_field")
+            raise ExampleError(f"{path}.{key}[{number}] has no text", code="bad_field")
+    raise ExampleError(f"{path}.{key} is {kind_of(value)}, not a text", code="bad_field")
 
 
 def _calls(message: Mapping[str, Any]) -> dict[str, str]:
     """Return the name of each function that a message calls, by the id of its call."""
-    found = {}
+    called = {}
     calls = message.get("tool_calls")
     for call in calls if isinstance(calls, list | tuple) else ():
         if isinstance(call, Mapping):
             function = call.get("function")
             name = function.get("name") if isinstance(function, Mapping) else call.get("name")
             if isinstance(call.get("id"), str) and isinstance(name, str):
-                found[call["id"]] = name
-    return found
+                called[call["id"]] = name
+    return called

@@ -208,6 +208,6 @@ def _detected(sample: bytes, name: str) -> str | None:
 
 def _mostly_utf8(sample: bytes) -> bool:
     """Tell whether of the bytes beyond ASCII at least half form characters of UTF-8."""
-    found = _BEYOND_ASCII.findall(sample)
-    whole = sum(len(character) > 1 for character in found)
-    return 2 * whole >= len(found)
+    characters = _BEYOND_ASCII.findall(sample)
+    whole = sum(len(character) > 1 for character in characters)
+    return 2 * whole >= len(characters)

@@ -96,10 +96,10 @@ class Log:
         whole = hashlib.sha256()
         for file in self.files:
             with file.open("rb") as content:
-                own = hashlib.file_digest(content, "sha256").hexdigest()
+                digest = hashlib.file_digest(content, "sha256").hexdigest()
             if self._folder is None:
-                return own
-            whole.update(f"{file.relative_to(self._folder).as_posix()} {own}\n".encode())
+                return digest
+            whole.update(f"{file.relative_to(self._folder).as_posix()} {digest}\n".encode())
         return whole.hexdigest()
 
     def share_read(self) -> float | None:

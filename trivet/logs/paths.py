@@ -67,12 +67,12 @@ def follow(value: Any, path: str) -> Any:
                 return MISSING
             value = value[int(index)]
             continue
-        found = [follow(item, path[at:]) for item in value]
-        for number, item in enumerate(found):
+        values = [follow(item, path[at:]) for item in value]
+        for number, item in enumerate(values):
             if item is MISSING:
-                place = f"{path[: step.start()]}[{number}]"
-                raise ExampleError(f"{place} has no {path[at:].lstrip('.')}", code="bad_field")
-        return found
+                where = f"{path[: step.start()]}[{number}]"
+                raise ExampleError(f"{where} has no {path[at:].lstrip('.')}", code="bad_field")
+        return values
     return value
 
 
@@ -104,13 +104,13 @@ _WORDS: Mapping[str, Sequence[str]] = {
 
 def text_paths(row: Mapping[str, Any]) -> list[str]:
     """Return the paths of a row that lead to text, as ``--map`` takes them."""
-    found: list[str] = []
+    paths: list[str] = []
     for path in _paths(row, "", _MAX_DEPTH):
-        if path not in found:
-            found.append(path[:_MAX_LETTERS])
-        if len(found) == _MAX_PATHS:
+        if path not in paths:
+            paths.append(path[:_MAX_LETTERS])
+        if len(paths) == _MAX_PATHS:
             break
-    return found
+    return paths
 
 
 def _paths(value: Any, path: str, depth: int) -> Iterator[str]:

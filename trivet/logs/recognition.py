@@ -34,17 +34,17 @@ class Reading:
         """Return the rows inside of a record; the record itself if it holds none."""
         if not self.inside or isinstance(record.fields, ExampleError):
             return [record]
-        found = rows_inside(dict(record.fields), self.inside)
-        if found is None:
+        inner = rows_inside(dict(record.fields), self.inside)
+        if inner is None:
             return [record]
         return [
-            replace(record, place=f"{record.place} {place}", fields=fields)
-            for place, fields in found
+            replace(record, place=f"{record.place} {where}", fields=fields)
+            for where, fields in inner
         ]
 
     def read(self, record: SourceRow) -> list[LogRow]:
         """Return the rows inside of a record, mapped; of a conversation, each judged answer."""
-        return [each for row in self.rows(record) for each in self.columns.read_turns(row)]
+        return [mapped for row in self.rows(record) for mapped in self.columns.read_turns(row)]
 
 
 def read_rows(
@@ -83,7 +83,7 @@ def read_rows(
 
 def _recognised(rows: Iterable[SourceRow], columns: Columns, at_once: bool) -> Iterator[LogRow]:
     """Yield the rows of each file in the shape that its own first records have."""
-    said, added = "", 0  # rows that records held beyond one each
+    announced, added = "", 0  # rows that records held beyond one each
     for file, records in itertools.groupby(rows, key=lambda row: row.file):
         first: list[SourceRow] = []
         broken: DataError | None = None
@@ -101,18 +101,18 @@ def _recognised(rows: Iterable[SourceRow], columns: Columns, at_once: bool) -> I
             broken = error
         if reading is None:
             reading = choose(first, columns)
-            if reading is not None and (line := describe(first, reading)) != said:
+            if reading is not None and (line := describe(first, reading)) != announced:
                 logger.info("%s%s", f"{file}: " if file else "", line)
-                said = line
+                announced = line
         reading = reading or _nearest(first, columns)
         for record in itertools.chain(first, records if broken is None else ()):
             if not (reading.inside or added or columns.turns == "all"):
                 yield reading.columns.read(record)
                 continue
-            found = reading.read(record)
-            for offset, row in enumerate(found):
+            mapped = reading.read(record)
+            for offset, row in enumerate(mapped):
                 yield replace(row, number=record.number + added + offset)
-            added += len(found) - 1
+            added += len(mapped) - 1
         if broken is not None:
             raise broken
 
@@ -143,20 +143,20 @@ def choose(records: Sequence[SourceRow], columns: Columns) -> Reading | None:
     shapes, unnamed = _shapes(columns), records
     if columns.shape is None:  # else all records are in the shape that was named
         unnamed = [record for record in records if not _is_named(record, columns)]
-    found: list[tuple[tuple[int, int], Reading, list[RagExample]]] = []
+    candidates: list[tuple[tuple[int, int], Reading, list[RagExample]]] = []
     for shape in shapes:
         direct = [shape.rows, ""] if shape.fields else [shape.rows]
         for inside in (columns.rows,) if columns.rows else dict.fromkeys((*direct, *CONTAINERS)):
             reading = Reading(columns.in_shape(shape), inside)
             examples = _examples(unnamed if shape.fields else records, reading)
             if examples:
-                whole = sum(bool(each.contexts and each.response) for each in examples)
-                found.append(((whole, len(examples)), reading, examples))
+                whole = sum(bool(example.contexts and example.response) for example in examples)
+                candidates.append(((whole, len(examples)), reading, examples))
                 break
-    if not found:
+    if not candidates:
         return None
-    most = max(count for count, _, _ in found)
-    (_, best, examples), *others = (each for each in found if each[0] == most)
+    most = max(count for count, _, _ in candidates)
+    (_, best, examples), *others = (candidate for candidate in candidates if candidate[0] == most)
     for _, other, differing in others:
         if any(map(_differ, examples, differing)):
             raise DataError(_ambiguous(records, best, other))
@@ -170,8 +170,8 @@ def _shapes(columns: Columns) -> Iterable[Shape]:
 def _examples(records: Sequence[SourceRow], reading: Reading) -> list[RagExample]:
     """Return the examples in the first rows of records."""
     inside = (reading.rows(record) for record in records)
-    found = [rows for rows, record in zip(inside, records, strict=True) if rows != [record]]
-    rows = itertools.chain.from_iterable(found) if reading.inside else records
+    held = [rows for rows, record in zip(inside, records, strict=True) if rows != [record]]
+    rows = itertools.chain.from_iterable(held) if reading.inside else records
     read = (reading.columns.read(row).example for row in itertools.islice(rows, _FIRST_ROWS))
     return [example for example in read if isinstance(example, RagExample)]
 
@@ -179,14 +179,14 @@ def _examples(records: Sequence[SourceRow], reading: Reading) -> list[RagExample
 def _nearest(records: Sequence[SourceRow], columns: Columns) -> Reading:
     """Return the one shape of which the records have more fields than of any other."""
     plain = max((len(columns.used(record)) for record in records), default=0)
-    found: list[tuple[int, Reading]] = []
+    candidates: list[tuple[int, Reading]] = []
     for shape in _shapes(columns):
         reading = Reading(columns.in_shape(shape), columns.rows or shape.rows)
         rows = (row for record in records for row in reading.rows(record))
         used = (reading.columns.used(row) for row in itertools.islice(rows, _FIRST_ROWS))
-        found.append((max(map(len, used), default=0), reading))
-    most = max(count for count, _ in found)
-    best = [reading for count, reading in found if count == most]
+        candidates.append((max(map(len, used), default=0), reading))
+    most = max(count for count, _ in candidates)
+    best = [reading for count, reading in candidates if count == most]
     named = columns.shape is not None
     if named or (len(best) == 1 and most > plain):
         return best[0]
@@ -204,16 +204,16 @@ def describe(records: Sequence[SourceRow], reading: Reading) -> str:
     return f"read as {shape.title} (--format {shape.name}): {listed}"
 
 
-def _ambiguous(records: Sequence[SourceRow], one: Reading, other: Reading) -> str:
-    lines = [describe(records, reading).removeprefix("read as ") for reading in (one, other)]
+def _ambiguous(records: Sequence[SourceRow], first: Reading, other: Reading) -> str:
+    lines = [describe(records, reading).removeprefix("read as ") for reading in (first, other)]
     return (
         f"{records[0].file or 'the input'} can be read as {lines[0]}; and as {lines[1]}; choose "
         "one, or name the fields with --map, in Python with mapping={...}"
     )
 
 
-def _differ(one: RagExample, other: RagExample) -> bool:
-    texts = [(each.question, each.contexts, each.response) for each in (one, other)]
+def _differ(first: RagExample, other: RagExample) -> bool:
+    texts = [(example.question, example.contexts, example.response) for example in (first, other)]
     return texts[0] != texts[1]
 
 
@@ -231,27 +231,28 @@ def rows_inside(
     """
     if path == COLUMNS:
         return _transposed(record)
-    found: list[tuple[str, Mapping[str, Any] | ExampleError]] = [("", record)]
+    located: list[tuple[str, Mapping[str, Any] | ExampleError]] = [("", record)]
     for depth, step in enumerate(path.split("[]")[:-1]):
         step = step.removeprefix(".")
         inner: list[tuple[str, Mapping[str, Any] | ExampleError]] = []
-        for place, outer in found:
+        for where, outer in located:
             listed = None if isinstance(outer, ExampleError) else follow(outer, step)
             if isinstance(outer, ExampleError) or not isinstance(listed, list | tuple):
                 if not depth:
                     return None
                 error = ExampleError(f"has no list {step}", code="missing_field")
-                inner.append((place, outer if isinstance(outer, ExampleError) else error))
+                inner.append((where, outer if isinstance(outer, ExampleError) else error))
                 continue
             ignored = outer if path in CONTAINERS else ("id", first_name(step))
             around = {name: value for name, value in outer.items() if name not in ignored}
             inner += [
-                (f"{place}{'.' if place else ''}{step}[{number}]", _inner(around, item))
+                (f"{where}{'.' if where else ''}{step}[{number}]", _inner(around, item))
                 for number, item in enumerate(listed)
             ]
-        found = inner
+        located = inner
     return [
-        (place, row if isinstance(row, ExampleError) else list(row.items())) for place, row in found
+        (where, row if isinstance(row, ExampleError) else list(row.items()))
+        for where, row in located
     ]
 
 

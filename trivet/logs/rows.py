@@ -39,23 +39,23 @@ class RowReader:
         self._count += 1
         if isinstance(row, RagExample | FailedEvaluation):
             return row
-        place = f"row {self._count}"
+        where = f"row {self._count}"
         if not isinstance(row, Mapping):
             message = (
-                f"{place} is a value of type {type(row).__name__}, not a RagExample or a "
+                f"{where} is a value of type {type(row).__name__}, not a RagExample or a "
                 f"dictionary; call {_CALL}"
             )
             if self._count == 1:
                 raise TypeError(message)
             return FailedEvaluation(None, "bad_row", message)
         fields = [(str(name), value) for name, value in row.items()]
-        source = SourceRow(self._count, place, None, fields)
+        source = SourceRow(self._count, where, None, fields)
         if self._reading is None:
             self._reading = self._recognised(source)
         rows = (self._reading or Reading(self.columns)).read(source)
         if len(rows) == 1:
             return rows[0].example
-        message = f"{place} holds {len(rows)} rows; give each of them alone"
+        message = f"{where} holds {len(rows)} rows; give each of them alone"
         return FailedEvaluation(None, "bad_row", message)
 
     def _recognised(self, row: SourceRow) -> Reading | None:

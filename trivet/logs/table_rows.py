@@ -122,7 +122,9 @@ def _refuse_merged(content: io.BytesIO, sheet: Any) -> None:
     with zipfile.ZipFile(content) as parts, parts.open(sheet._worksheet_path) as part:
         tail, ranges = b"", list[bytes]()
         while piece := part.read(1 << 20):
-            ranges += (found for found in _MERGED.findall(tail + piece) if found not in ranges[-1:])
+            ranges += (
+                merged for merged in _MERGED.findall(tail + piece) if merged not in ranges[-1:]
+            )
             tail = piece[piece.rfind(b"<") :]
     if ranges:
         more = f" and {len(ranges) - 1} more" if len(ranges) > 1 else ""

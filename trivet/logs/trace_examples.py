@@ -73,14 +73,14 @@ def _roots(spans: Sequence[TraceSpan], by_id: Mapping[str, TraceSpan]) -> list[T
             "export the whole trace",
             code="incomplete_trace",
         )
-    found = roots or orphans
-    if not found:
+    first = roots or orphans
+    if not first:
         raise ExampleError("has no root: its spans are parts of each other", "incomplete_trace")
-    if running := [span.id for span in found if not span.ended]:
+    if running := [span.id for span in first if not span.ended]:
         raise ExampleError(
             f"has not ended (span {running[0]}); export it again later", code="incomplete_trace"
         )
-    return found
+    return first
 
 
 class _Place(NamedTuple):
@@ -93,35 +93,35 @@ class _Place(NamedTuple):
 
 def _tree_places(by_id: Mapping[str, TraceSpan]) -> dict[str, _Place]:
     """Return the place of each span; linear in the spans, however deep they are nested."""
-    found: dict[str, _Place] = {}
+    by_span: dict[str, _Place] = {}
     for name in by_id:
         path: dict[str, None] = {}
         at = name
-        while at in by_id and at not in found and at not in path:
+        while at in by_id and at not in by_span and at not in path:
             path[at] = None
             at = by_id[at].parent or ""
-        parent: str | None = at if at in found else None
+        parent: str | None = at if at in by_span else None
         for below in reversed(path):
             if parent is None:
-                found[below] = _Place(0, frozenset(), frozenset())
+                by_span[below] = _Place(0, frozenset(), frozenset())
             else:
-                span, place = by_id[parent], found[parent]
+                span, above = by_id[parent], by_span[parent]
                 kind = {span.kind} & {"retriever", "reranker"}
-                covered = place.covered | ({span.kind} if span.documents else set())
-                found[below] = _Place(place.depth + 1, place.above | kind, covered)
+                covered = above.covered | ({span.kind} if span.documents else set())
+                by_span[below] = _Place(above.depth + 1, above.above | kind, covered)
             parent = below
-    return found
+    return by_span
 
 
 def _documents(spans: Sequence[TraceSpan], places: Mapping[str, _Place]) -> tuple[Document, ...]:
     """Return the documents of the outermost rerankers, else retrievers, else chains."""
     for kind in ("reranker", "retriever", "chain"):
-        found = [
+        searches = [
             span
             for span in spans
             if span.kind == kind and span.documents and kind not in places[span.id].covered
         ]
-        if found:
+        if searches:
             break
     else:
         raise ExampleError(
@@ -130,12 +130,13 @@ def _documents(spans: Sequence[TraceSpan], places: Mapping[str, _Place]) -> tupl
             code="no_documents",
         )
     different: dict[str, Document] = {}
-    for document in itertools.chain(*(span.documents for span in found)):
+    for document in itertools.chain(*(span.documents for span in searches)):
         if document.text is not None:
             different.setdefault(document.text, document)
     if not different:
         raise ExampleError(
-            f"names {_count(sum(len(span.documents) for span in found), 'document')} without text; "
+            f"names {_count(sum(len(span.documents) for span in searches), 'document')} without "
+            "text; "
             "let the instrumentation record contents",
             code="no_documents",
         )

@@ -109,13 +109,13 @@ class TraceLog(Log):
                 yield replace(row, number=number, fields=error)
         for name in list(traces):
             number += 1
-            place = f"trace {name}"
+            where = f"trace {name}"
             try:
                 example = trace_example(traces.pop(name))
             except ExampleError as error:
-                yield SourceRow(number, place, None, error)
+                yield SourceRow(number, where, None, error)
                 continue
-            yield SourceRow(number, place, None, _fields(example))
+            yield SourceRow(number, where, None, _fields(example))
 
     def _spans(self, row: SourceRow, read: ReadSpans) -> list[TraceSpan]:
         if isinstance(row.fields, ExampleError):

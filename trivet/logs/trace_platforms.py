@@ -63,11 +63,11 @@ def read_langsmith(record: Mapping[str, Any]) -> Iterator[TraceSpan]:
 
 
 def _span(
-    said: str, ids: tuple[Any, Any], parent: Any, start: Any, ended: bool, texts: tuple[Any, ...]
+    named: str, ids: tuple[Any, Any], parent: Any, start: Any, ended: bool, texts: tuple[Any, ...]
 ) -> TraceSpan:
     """Return a span of a kind as the tool names it; ``texts`` are input, output and metadata."""
-    kind = KINDS.get(said.lower(), "other")
-    given, returned = texts[:2]
+    kind = KINDS.get(named.lower(), "other")
+    asked, returned = texts[:2]
     is_search = kind in ("retriever", "reranker")
     is_model = kind in ("chain", "llm")
     among = documents_among(*texts) if kind == "chain" else ()
@@ -78,7 +78,7 @@ def _span(
         kind=kind,
         start=seconds(start),
         ended=ended,
-        question=question_in(given) if is_search or is_model else None,
+        question=question_in(asked) if is_search or is_model else None,
         answer=answer_in(returned) if is_model else None,
         documents=documents_in(returned) if is_search else among,
     )
@@ -142,7 +142,7 @@ def _value(value: Mapping[str, Any]) -> Any:
     if "kvlistValue" in value:
         return _members(value["kvlistValue"].get("values") or ())
     if "arrayValue" in value:
-        return [_value(each) for each in value["arrayValue"].get("values") or ()]
+        return [_value(item) for item in value["arrayValue"].get("values") or ()]
     return next(iter(value.values()), None)
 
 
@@ -182,8 +182,8 @@ _Texts = tuple[str | None, str | None, tuple[Document, ...]]
 def _openinference(flat: Mapping[str, Any], kind: Kind) -> _Texts:
     documents: dict[int, dict[str, Any]] = {}
     for name, value in flat.items():
-        if found := _DOCUMENT.fullmatch(name):
-            documents.setdefault(int(found[1]), {})[found[2]] = value
+        if match := _DOCUMENT.fullmatch(name):
+            documents.setdefault(int(match[1]), {})[match[2]] = value
     listed = tuple(
         Document(name_or_none(fields.get("content")), name_or_none(fields.get("id")))
         for _, fields in sorted(documents.items())
@@ -191,11 +191,11 @@ def _openinference(flat: Mapping[str, Any], kind: Kind) -> _Texts:
     if kind in ("retriever", "reranker"):
         query = flat.get("reranker.query", flat.get("input.value"))
         return question_in(query), None, listed
-    given, returned = flat.get("input.value"), flat.get("output.value")
-    given = given or _llm_messages(flat, "input") or None
+    asked, returned = flat.get("input.value"), flat.get("output.value")
+    asked = asked or _llm_messages(flat, "input") or None
     returned = returned or _llm_messages(flat, "output") or None
-    documents_found = documents_among(given, returned) if kind == "chain" else ()
-    return question_in(given), answer_in(returned), documents_found
+    documents_found = documents_among(asked, returned) if kind == "chain" else ()
+    return question_in(asked), answer_in(returned), documents_found
 
 
 _LLM_MESSAGE = re.compile(

@@ -53,19 +53,19 @@ def documents_in(value: Any) -> tuple[Document, ...]:
             value = parse_nested(value[name])
     if not isinstance(value, Sequence) or isinstance(value, str):
         return ()
-    found = (passage(item, nested=True) for item in value)
-    return tuple(Document(text, name.id or name.title) for text, name in found)
+    passages = (passage(item, nested=True) for item in value)
+    return tuple(Document(text, name.id or name.title) for text, name in passages)
 
 
-def documents_among(given: Any, returned: Any, metadata: Any = None) -> tuple[Document, ...]:
+def documents_among(asked: Any, returned: Any, metadata: Any = None) -> tuple[Document, ...]:
     """Return the documents that an application recorded among its own input and output.
 
     They are where a log of the same application would have them (`trivet.logs.shapes`).
     """
-    given, returned, metadata = map(parse_nested, (given, returned, metadata))
-    record = {"input": given, "output": returned, "inputs": given, "outputs": returned}
+    asked, returned, metadata = map(parse_nested, (asked, returned, metadata))
+    record = {"input": asked, "output": returned, "inputs": asked, "outputs": returned}
     record["metadata"] = metadata
-    for value in (given, returned):
+    for value in (asked, returned):
         record |= value if isinstance(value, Mapping) else {}
     for path in _PLACES:
         try:
@@ -87,8 +87,8 @@ def _find(value: Any, names: Sequence[str], roles: frozenset[str], deepest: int)
         known = [*(value[name] for name in names if name in value)]
         known += [value[name] for name in ("content", "parts", *_INSIDE) if name in value]
         known += list(value.values()) if len(value) == 1 else []
-        found = (_find(each, names, roles, deepest - 1) for each in known)
-        return next((text for text in found if text is not None), None)
+        texts = (_find(member, names, roles, deepest - 1) for member in known)
+        return next((text for text in texts if text is not None), None)
     messages = [item for item in value if _role(item)]
     if messages:
         messages = [item for item in messages if _role(item) in roles]

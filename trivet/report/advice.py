@@ -90,12 +90,12 @@ def _apart(counted: Tally, column: Column) -> Iterator[str]:
     """Yield a sentence if the best and the worst group have intervals that do not overlap."""
     means = [
         (mean, value)
-        for place, value in enumerate(column.values)
-        if (mean := counted.mean("faithfulness", column.codes == place)).low is not None
+        for code, value in enumerate(column.values)
+        if (mean := counted.mean("faithfulness", column.codes == code)).low is not None
     ]
     if len(means) < 2:
         return
-    (low, worst), *_, (high, best) = sorted(means, key=lambda each: each[0].value or 0.0)
+    (low, worst), *_, (high, best) = sorted(means, key=lambda pair: pair[0].value or 0.0)
     if low.high is not None and high.low is not None and low.high < high.low:
         yield (
             f"By {column.name}, faithfulness is lowest for {worst} ({low.value:.2f}) and highest "

@@ -154,51 +154,56 @@ def _linked(
 
     The places that they link to go into the shown contexts.
     """
-    shown = {id(part.verdict) for one in contexts for part in one.parts if part.verdict}
+    shown = {id(part.verdict) for context in contexts for part in context.parts if part.verdict}
     places: dict[int, str] = {}  # ids of context sentences
 
     def link(context: int, sentences: Iterable[int]) -> Link | None:
-        found = []
+        linked = []
         for number in sentences:
             sentence = id(verdict.contexts[context].sentences[number])
             if sentence in shown:
                 places[sentence] = f"{anchor}-{context + 1}-{number + 1}"
-                found.append(places[sentence])
-        return Link(context + 1, tuple(found)) if found else None
+                linked.append(places[sentence])
+        return Link(context + 1, tuple(linked)) if linked else None
 
-    def sources(found: Sequence[Source]) -> tuple[Link, ...]:
-        numbers = dict.fromkeys(one.context for one in found)
-        links = (link(n, [one.sentence for one in found if one.context == n]) for n in numbers)
+    def sources(sources_: Sequence[Source]) -> tuple[Link, ...]:
+        numbers = dict.fromkeys(source.context for source in sources_)
+        links = (
+            link(n, [source.sentence for source in sources_ if source.context == n])
+            for n in numbers
+        )
         return tuple(filter(None, links))
 
     def at(span: ContextSpan) -> Link:
         holds = [
             number
-            for one in verdict.contexts[span.context : span.context + 1]
-            for number, sentence in enumerate(one.sentences)
+            for context in verdict.contexts[span.context : span.context + 1]
+            for number, sentence in enumerate(context.sentences)
             if sentence.start <= span.start < sentence.end
         ]
         return (link(span.context, holds[:1]) if holds else None) or Link(span.context + 1, ())
 
-    found = {
-        id(said): (sentence_word(said, verdict), sources(own))
-        for said, own in zip(verdict.sentences, find_sources(verdict), strict=True)
+    shown_sentences = {
+        id(sentence): (sentence_word(sentence, verdict), sources(sources_))
+        for sentence, sources_ in zip(verdict.sentences, find_sources(verdict), strict=True)
     }
     reasons = [
         ShownReason(
-            one.text,
-            one.said,
-            tuple((place.before, at(place.span), place.after) for place in one.places),
-            one.to_check,
+            reason.text,
+            reason.said,
+            tuple((spot.before, at(spot.span), spot.after) for spot in reason.places),
+            reason.to_check,
         )
-        for one in find_reasons(verdict, texts)
+        for reason in find_reasons(verdict, texts)
     ]
     parts = []
     for part in response:
-        word, links = found.get(id(part.verdict), ("", ()))
+        word, links = shown_sentences.get(id(part.verdict), ("", ()))
         parts.append(replace(part, word=word, sources=links))
-    for one in contexts:
-        one.parts[:] = [replace(part, place=places.get(id(part.verdict))) for part in one.parts]
+    for shown_context in contexts:
+        shown_context.parts[:] = [
+            replace(part, place=places.get(id(part.verdict))) for part in shown_context.parts
+        ]
     return parts, reasons
 
 
@@ -309,7 +314,7 @@ def displayed_texts(row: VerdictRow, verdict: Evaluation) -> tuple[str, tuple[st
     if row.contexts is not None:
         pairs = zip(row.contexts, verdict.contexts, strict=False)
         if len(verdict.contexts) in (0, len(row.contexts)) and all(
-            matches(text, one.sentences) for text, one in pairs
+            matches(text, context.sentences) for text, context in pairs
         ):
             contexts = row.contexts
         else:
@@ -324,10 +329,10 @@ def _shown_contexts(
     shown = []
     for number, text in enumerate(texts):
         scored = verdict.contexts[number] if number < len(verdict.contexts) else None
-        own = [scored.id, scored.title] if scored else []
-        if not any(own) and number < len(names):
-            own = [names[number]]
-        name = " · ".join((f"[{number + 1}]", *filter(None, own)))
+        labels = [scored.id, scored.title] if scored else []
+        if not any(labels) and number < len(names):
+            labels = [names[number]]
+        name = " · ".join((f"[{number + 1}]", *filter(None, labels)))
         kept = text[: min(_MAX_CHARACTERS, left)]
         left -= len(kept)
         shown.append(

@@ -88,13 +88,15 @@ def _scores(scores: Sequence[ScoreInfo]) -> list[RenderableType]:
     from trivet.report.terminal import number, visible
 
     blocks: dict[tuple[str, str], dict[tuple[str, int], dict[str, str]]] = {}
-    for one in scores:
-        interval = "" if one.low is None else f" ({number(one.low)}-{number(one.high)})"
-        block = blocks.setdefault((one.data, one.split), {})
-        block.setdefault((one.measure, one.n), {})[one.precision] = number(one.value) + interval
+    for score in scores:
+        interval = "" if score.low is None else f" ({number(score.low)}-{number(score.high)})"
+        block = blocks.setdefault((score.data, score.split), {})
+        block.setdefault((score.measure, score.n), {})[score.precision] = (
+            number(score.value) + interval
+        )
     if not blocks:
         return []
-    precisions = list(dict.fromkeys(one.precision for one in scores))
+    precisions = list(dict.fromkeys(score.precision for score in scores))
     table = Table("  measure", "rows", *precisions, box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for (data, split), block in blocks.items():
         table.add_row(Text(visible(f"{data}, {split}"), style="bold"))
@@ -114,16 +116,16 @@ def render_figures(figures: Iterable[Figure]) -> RenderableType:
     from trivet.report.terminal import visible
 
     parts: list[RenderableType] = []
-    for title, group in groupby(figures, key=lambda one: one.to_cells()[0]):
+    for title, group in groupby(figures, key=lambda figure: figure.to_cells()[0]):
         table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
         table.add_column("measure", overflow="fold")  # long names give way to the values
         for name in ("value", "95 % interval", "n", "positives", "groups", "fail"):
             table.add_column(name, justify="right", no_wrap=True)
         notes = []
-        for one in group:
-            table.add_row(*one.to_cells()[1:-1])  # without source and note
-            if one.note:
-                notes.append(Text(visible(f"{one.measure}: {one.note}"), style="dim"))
+        for figure in group:
+            table.add_row(*figure.to_cells()[1:-1])  # without source and note
+            if figure.note:
+                notes.append(Text(visible(f"{figure.measure}: {figure.note}"), style="dim"))
         parts += [Text(visible(title), style="bold"), table]
         parts += [Padding(note, (0, 0, 0, 2)) for note in notes]
     return Group(*parts)
@@ -164,22 +166,22 @@ def _changes(changes: Sequence[SetChange], compared: bool = True) -> RenderableT
     """Return the table of two bundles and plain methods, or of the second bundle alone."""
     from rich.table import Table
 
-    methods = list(dict.fromkeys(name for one in changes for name in one.plain))
+    methods = list(dict.fromkeys(name for change in changes for name in change.plain))
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("set", overflow="fold")  # may be a path
     table.add_column("measure")
-    counts = ("n", "wrong") if any(one.positives is not None for one in changes) else ("n",)
+    counts = ("n", "wrong") if any(change.positives is not None for change in changes) else ("n",)
     for name in (*counts, *methods, *(("baseline", "bundle") if compared else ())):
         table.add_column(name.replace(" ", "\n"), justify="right", no_wrap=True)
     table.add_column("change" if compared else "bundle", no_wrap=True)
-    for one in changes:
-        cells = [one.name, one.measure, str(one.n)]
+    for change in changes:
+        cells = [change.name, change.measure, str(change.n)]
         if len(counts) > 1:
-            cells.append("" if one.positives is None else str(one.positives))
-        cells += [_value(one.plain.get(name)) for name in methods]
+            cells.append("" if change.positives is None else str(change.positives))
+        cells += [_value(change.plain.get(name)) for name in methods]
         if compared:
-            cells += [_value(one.first), _value(one.second)]
-        cells.append(_with_interval(one.change if compared else one.second, "+" * compared))
+            cells += [_value(change.first), _value(change.second)]
+        cells.append(_with_interval(change.change if compared else change.second, "+" * compared))
         table.add_row(*cells)
     return table
 

@@ -40,7 +40,7 @@ def render_label_check(
     """
     used, named = check.used, list(readings.items())[:_MANY]
     # How each label was read, so that a wrong reading is seen.
-    read = ", ".join(f"{value} = {_SAID[said]} ({n})" for (value, said), n in named)
+    read = ", ".join(f"{value} = {_SAID[supported]} ({n})" for (value, supported), n in named)
     right, wrong = used.found + used.passed, used.missed + used.false_alarms
     parts: list[RenderableType] = [
         Text(visible(f"labels in column {column}: {read}")),
@@ -58,7 +58,7 @@ def render_label_check(
         shown = check.errors[:_ERRORS]
         title = f"worst errors: {len(shown)} of {len(check.errors)}"
         parts += [Text(), Text(title, style="bold")]
-        parts += [each for number, one in enumerate(shown, 1) for each in _error(number, one)]
+        parts += [part for number, error in enumerate(shown, 1) for part in _error(number, error)]
     return Group(*parts)
 
 
@@ -86,7 +86,7 @@ def render_cascade(steps: Sequence[CascadeStep]) -> RenderableType:
             for word, at in sides
             if at is not None
         ]
-    if not any(one.passed.count + one.flagged.count for one in steps):
+    if not any(step.passed.count + step.flagged.count for step in steps):
         parts.append(Text("too few answers, or too many errors, to decide any", style="yellow"))
     return Group(*parts)
 
@@ -140,13 +140,13 @@ def _thresholds(check: LabelCheck) -> Table:
     for name in ("threshold", "false alarms", "finds"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("")
-    for one in check.thresholds:
-        alarms = _share(one.false_alarms, one.false_alarms + one.passed)
-        finds = _share(one.found, one.found + one.missed)
+    for threshold in check.thresholds:
+        alarms = _share(threshold.false_alarms, threshold.false_alarms + threshold.passed)
+        finds = _share(threshold.found, threshold.found + threshold.missed)
         # A chosen threshold is shown whole: rounded, it might flag other answers.
-        chosen = one.name in ("rate", "best_f1")
-        number = f"{one.threshold:.15g}" if chosen else f"{one.threshold:.4g}"
-        table.add_row(number, alarms, finds, names[one.name])
+        chosen = threshold.name in ("rate", "best_f1")
+        number = f"{threshold.threshold:.15g}" if chosen else f"{threshold.threshold:.4g}"
+        table.add_row(number, alarms, finds, names[threshold.name])
     return table
 
 
@@ -166,8 +166,8 @@ def _remarks(check: LabelCheck, auroc: Figure | None) -> Iterator[Text]:
     if check.no_rate is not None:
         yield Text(check.no_rate, style="yellow")
     if check.rate is not None and check.rate.found:
-        said = f"for at most {100 * check.false_alarms:.3g} % false alarms"
-        yield Text(f"{said}: trivet evaluate LOG --threshold {check.rate.threshold:.15g}")
+        limit = f"for at most {100 * check.false_alarms:.3g} % false alarms"
+        yield Text(f"{limit}: trivet evaluate LOG --threshold {check.rate.threshold:.15g}")
     yield Text("measure a threshold on rows that it was not chosen on; here it looks too good")
 
 

@@ -35,13 +35,13 @@ def render_measures(
         title = "How much can be left to Trivet"
         sections.append(Section(title, [CASCADE_NOTE], CASCADE_HEADER, cascade_cells(cascade)))
     for source in dict.fromkeys(figure.source for figure in figures):
-        own = [
-            one
-            for one in figures
-            if one.source == source and not (one.length or one.rows or one.judge)
+        plain = [
+            figure
+            for figure in figures
+            if figure.source == source and not (figure.length or figure.rows or figure.judge)
         ]
-        if own:
-            sections.append(Section(source, (), HEADER[1:], _cells(own), _curves(rows, source)))
+        if plain:
+            sections.append(Section(source, (), HEADER[1:], _cells(plain), _curves(rows, source)))
     if free := [figure.to_cells() for figure in figures if figure.rows]:
         paragraph = "Rows that share no passage or question with the training rows."
         sections.append(Section("Leak-free rows", [paragraph], HEADER, free))
@@ -89,10 +89,10 @@ def _curves(rows: Sequence[Prediction], source: str) -> list[str]:
     for family in by_family(rows):
         mean = {f"{family.name}/mean": family.places(family.sources)}
         places |= {**family.sources, **family.pooled(), **mean}
-    own = [rows[place] for place in places.get(source, [])]
+    chosen = [rows[index] for index in places.get(source, [])]
     curves = {}
-    for name in sorted({row.example.source for row in own}):
-        units = scored_units([row for row in own if row.example.source == name])["hallucination"]
+    for name in sorted({row.example.source for row in chosen}):
+        units = scored_units([row for row in chosen if row.example.source == name])["hallucination"]
         if units.positive.any() and not units.positive.all():
             curves[shown_text(name)] = roc_points(units.probs, units.positive)
     drawings = []
@@ -101,7 +101,7 @@ def _curves(rows: Sequence[Prediction], source: str) -> list[str]:
         drawings.append(roc_svg(some, "hallucination: ROC, with its area"))
     if source.partition("/")[2] == "mean":  # over sets, without rows
         return drawings
-    for name, units in scored_units(own).items():
+    for name, units in scored_units(chosen).items():
         if len(units.probs):
             bins = reliability_bins(units.probs, units.positive)
             drawings.append(reliability_svg(bins, f"{name}: reliability"))

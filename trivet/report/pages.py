@@ -97,8 +97,8 @@ def content_policy(code: str, *, fetches: bool = False) -> str:
     if not code:
         return rules
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
-    own = "; connect-src 'self'" if fetches else ""
-    return f"{rules}; script-src 'sha256-{digest}'{own}"
+    connections = "; connect-src 'self'" if fetches else ""
+    return f"{rules}; script-src 'sha256-{digest}'{connections}"
 
 
 def with_interval(
@@ -125,7 +125,7 @@ def shown_text(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    text = _INVISIBLE.sub(lambda found: f"[U+{ord(found.group()):04X}]", text)
+    text = _INVISIBLE.sub(lambda match: f"[U+{ord(match.group()):04X}]", text)
     return _CONTROLS.sub("\ufffd", text)
 
 
@@ -156,8 +156,8 @@ def _shaded(parts: Iterable[ContextPart]) -> Markup:
         both = (verdict.relevance, verdict.utilization)
         classes = "tv-s tv-r{} tv-u{}".format(*map(_shade, both))
         numbers = "·".join(map(_number, both))
-        place = "" if part.place is None else f' id="{part.place}"'
-        html.append(f'<span class="{classes}" data-n="{numbers}"{place}>{text}</span>')
+        anchor = "" if part.place is None else f' id="{part.place}"'
+        html.append(f'<span class="{classes}" data-n="{numbers}"{anchor}>{text}</span>')
     return Markup("".join(html))
 
 

@@ -30,20 +30,20 @@ def reliability_svg(
     Bars show the distribution of the predictions; ``before`` a calibration is a dashed curve.
     """
     parts = _square("predicted probability", "share that is true")
-    most = max((one.count for one in bins), default=1)
-    for one in bins:
-        height = one.count / most * 0.2 * _SIDE
-        width = (one.high - one.low) * _SIDE - 1
+    most = max((bar.count for bar in bins), default=1)
+    for bar in bins:
+        height = bar.count / most * 0.2 * _SIDE
+        width = (bar.high - bar.low) * _SIDE - 1
         fill = 'fill="currentColor" fill-opacity=".16"'
-        parts.append(_bar(_x(one.low), _TOP + _SIDE - height, width, height, fill))
+        parts.append(_bar(_x(bar.low), _TOP + _SIDE - height, width, height, fill))
     legend = []
-    for number, (name, found) in enumerate((("", bins), ("before", before))):
-        if found:
-            points = [(one.probability, one.share) for one in found]
+    for number, (name, curve) in enumerate((("", bins), ("before", before))):
+        if curve:
+            points = [(bar.probability, bar.share) for bar in curve]
             parts.append(_line(points, _stroke(number)))
             if not number:
                 parts += [_dot(_x(x), _y(y), number) for x, y in points]
-            legend.append(f"{name} ECE {expected_calibration_error(found):.3f}".strip())
+            legend.append(f"{name} ECE {expected_calibration_error(curve):.3f}".strip())
     if before:
         legend[0] = f"after {legend[0]}"
     for row, words in enumerate(legend):
@@ -114,10 +114,10 @@ def histogram_svg(values: FloatArray, title: str, unit: str) -> str:
     step = wide / len(counts)
     foot = _TOP + high
     parts, fill = [], f'style="fill:{_colour(0)}"'
-    for place, count in enumerate(counts.tolist()):
+    for index, count in enumerate(counts.tolist()):
         if count:
             height = high * count / most
-            parts.append(_bar(_LEFT + step * place, foot - height, step - 1, height, fill))
+            parts.append(_bar(_LEFT + step * index, foot - height, step - 1, height, fill))
     parts.append(f'<path d="M{_LEFT} {foot}h{wide}" stroke="currentColor" stroke-opacity=".5"/>')
     for tick in (0.0, 0.5, 1.0):
         parts.append(_text(_LEFT + wide * tick, foot + 15, f"{tick:g}", anchor="middle"))
@@ -170,8 +170,8 @@ def _y(value: float) -> float:
 
 
 def _colour(number: int) -> str:
-    place = number % len(_FALLBACKS)
-    return f"var(--series-{place + 1}, {_FALLBACKS[place]})"
+    series = number % len(_FALLBACKS)
+    return f"var(--series-{series + 1}, {_FALLBACKS[series]})"
 
 
 def _stroke(number: int) -> str:
@@ -187,8 +187,8 @@ def _line(points: Iterable[tuple[float, float]], stroke: str) -> str:
 
 
 def _bar(x: float, y: float, width: float, height: float, fill: str) -> str:
-    place = f'x="{_number(x)}" y="{_number(y)}"'
-    return f'<rect {place} width="{_number(width)}" height="{_number(height)}" {fill}/>'
+    corner = f'x="{_number(x)}" y="{_number(y)}"'
+    return f'<rect {corner} width="{_number(width)}" height="{_number(height)}" {fill}/>'
 
 
 def _dot(x: float, y: float, number: int) -> str:
@@ -199,8 +199,8 @@ def _text(
     x: float, y: float, words: str, anchor: str = "start", colour: str = "", more: str = ""
 ) -> str:
     style = f' style="fill:{colour}"' if colour else ""
-    place = f'x="{_number(x)}" y="{_number(y)}" text-anchor="{anchor}"'
-    return f"<text {place}{style}{' ' + more if more else ''}>{escape(words)}</text>"
+    anchored = f'x="{_number(x)}" y="{_number(y)}" text-anchor="{anchor}"'
+    return f"<text {anchored}{style}{' ' + more if more else ''}>{escape(words)}</text>"
 
 
 def _svg(width: float, height: float, title: str, parts: Sequence[str]) -> str:

@@ -60,18 +60,18 @@ class RunRecord:
     def changes(self, other: RunRecord) -> list[str]:
         """Return the differences to another run that may change verdicts, with both values."""
         ours, theirs = self._fingerprint(), other._fingerprint()
-        found = [
+        changes = [
             f"{name} was {ours.get(name)}, is {value}"
             for name, value in theirs.items()
             if ours.get(name) != value
         ]
         before, now = self.input, other.input
         if before["sha256"] is None and now["sha256"] is None:
-            found.append("input is stdin, which may have changed")
+            changes.append("input is stdin, which may have changed")
         elif before["sha256"] != now["sha256"]:
             sizes = f"{before['bytes']} bytes then, {now['bytes']} now; None is stdin"
-            found.insert(0, f"the log is not that of the run ({sizes})")
-        return found
+            changes.insert(0, f"the log is not that of the run ({sizes})")
+        return changes
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as it is written."""

@@ -64,8 +64,8 @@ class RunTally:
             self.to_check += result.adherent is True and bool(result.to_check)
             if result.adherent is False:
                 self.unsupported += 1
-                place = result.faithfulness or 0.0, (result.id or "-")[:_MAX_NAME]
-                self.worst = heapq.nsmallest(_NAMED, [*self.worst, place])
+                named = result.faithfulness or 0.0, (result.id or "-")[:_MAX_NAME]
+                self.worst = heapq.nsmallest(_NAMED, [*self.worst, named])
             for score in SCORES:
                 if (value := getattr(result, score)) is not None:
                     self.counts[score] += 1
@@ -78,8 +78,8 @@ class RunTally:
 
     def share(self, kind: str) -> float:
         """Return the share of the answers that are ``abstaining``, and so on."""
-        found: int = getattr(self, kind)
-        return found / self.answers if self.answers else 0.0
+        count: int = getattr(self, kind)
+        return count / self.answers if self.answers else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts as written in a run's record."""

@@ -39,42 +39,42 @@ def find_sources(verdict: Evaluation) -> list[tuple[Source, ...]]:
     where k of the n context sentences contain it.
     """
     words = {
-        (number, place): set(_WORD.findall(sentence.text.casefold()))
+        (number, index): set(_WORD.findall(sentence.text.casefold()))
         for number, context in enumerate(verdict.contexts)
-        for place, sentence in enumerate(context.sentences)
+        for index, sentence in enumerate(context.sentences)
     }
     places = {
-        (number, sentence.start, sentence.end): place
+        (number, sentence.start, sentence.end): index
         for number, context in enumerate(verdict.contexts)
-        for place, sentence in enumerate(context.sentences)
+        for index, sentence in enumerate(context.sentences)
     }
-    counts = Counter(word for own in words.values() for word in own)
-    found = []
+    counts = Counter(word for inside in words.values() for word in inside)
+    by_sentence = []
     for sentence in verdict.sentences:
         evidence = [
-            Source(one.context, places[at], one.score)
-            for one in sentence.evidence or ()
-            if (at := (one.context, one.start, one.end)) in places
+            Source(span.context, places[at], span.score)
+            for span in sentence.evidence or ()
+            if (at := (span.context, span.start, span.end)) in places
         ]
         if evidence:
-            found.append(tuple(evidence))
+            by_sentence.append(tuple(evidence))
             continue
         left = set(_WORD.findall(CITATION_MARK.sub(" ", sentence.text).casefold()))
         weights = {word: math.log(1 + len(words) / max(1, counts[word])) for word in left}
         total = math.fsum(weights.values())
         sources: list[Source] = []
         while words and len(sources) < _MOST:
-            shared, place = max(
-                (math.fsum(weights[word] for word in left & own), (-place[0], -place[1]))
-                for place, own in words.items()
+            shared, best = max(
+                (math.fsum(weights[word] for word in left & inside), (-at[0], -at[1]))
+                for at, inside in words.items()
             )
-            place = -place[0], -place[1]
+            best = -best[0], -best[1]
             if shared <= 0 or shared < _LEAST_SHARE * total:
                 break
-            sources.append(Source(*place, shared / total))
-            left -= words[place]
-        found.append(tuple(sources))
-    return found
+            sources.append(Source(*best, shared / total))
+            left -= words[best]
+        by_sentence.append(tuple(sources))
+    return by_sentence
 
 
 _LONGEST_RANGE = 20  # contexts in one mark; "[1-2000]" is not a citation
@@ -97,29 +97,29 @@ def check_citations(verdict: Evaluation) -> Citations | None:
     ``(Smith 2020)`` one with these words in its title. Marks at the beginning of a sentence number
     a list and are not marks.
     """
-    named = _Named([ContextName(each.id, each.title) for each in verdict.contexts])
+    named = _Named([ContextName(context.id, context.title) for context in verdict.contexts])
     marked = [list(named.marks(sentence.text)) for sentence in verdict.sentences]
     if not any(marked):
         return None
     # Of contexts with the same text, a sentence may cite any.
-    texts = [tuple(sentence.text for sentence in each.sentences) for each in verdict.contexts]
+    texts = [tuple(sentence.text for sentence in context.sentences) for context in verdict.contexts]
     marks, cited, sourced = list[CitationMark](), 0, 0
-    for sentence, own, sources in zip(
+    for sentence, spans, sources in zip(
         verdict.sentences, marked, find_sources(verdict), strict=True
     ):
         sourced_texts = [texts[source.context] for source in sources if sentence.supported]
         right = {number for number, text in enumerate(texts) if text in sourced_texts}
-        found = [
+        checked = [
             CitationMark(
                 sentence.start + start,
                 sentence.start + end,
-                next((each for each in contexts if each in right), contexts[0]),
+                next((number for number in contexts if number in right), contexts[0]),
                 not right.isdisjoint(contexts),
             )
-            for start, end, contexts in own
+            for start, end, contexts in spans
         ]
-        marks += found
-        cited += any(mark.supported for mark in found)
+        marks += checked
+        cited += any(mark.supported for mark in checked)
         sourced += bool(right)
     precision = sum(mark.supported for mark in marks) / len(marks)
     return Citations(tuple(marks), precision, cited / sourced if sourced else None)
@@ -147,7 +147,7 @@ class _Named:
     def __init__(self, contexts: Sequence[ContextName]) -> None:
         self._count = len(contexts)
         self._by_name: dict[str, tuple[int, ...]] = {}
-        self._codes = {_folded(one.id) for one in contexts if one.id and _CODE.fullmatch(one.id)}
+        self._codes = {_folded(id_) for id_, _ in contexts if id_ and _CODE.fullmatch(id_)}
         self._titles: list[frozenset[str]] = []
         for number, context in enumerate(contexts):
             names = {_folded(name) for name in (context.id, context.title) if name}
@@ -159,16 +159,16 @@ class _Named:
         """Yield each mark of a sentence; one of several contexts is yielded for each."""
         begun = False  # whether there is text before
         reached = 0
-        for found in _BRACKETS.finditer(text):
-            begun = begun or bool(text[reached : found.start()].strip())
-            reached = found.end()
-            inside, in_round = found[1], found[2]
+        for match in _BRACKETS.finditer(text):
+            begun = begun or bool(text[reached : match.start()].strip())
+            reached = match.end()
+            inside, in_round = match[1], match[2]
             if inside is not None:
-                contexts = list(self._in_brackets(found[0], inside))
+                contexts = list(self._in_brackets(match[0], inside))
             else:
                 contexts = list(self._in_round(in_round))
             if begun:
-                yield from ((found.start(), found.end(), each) for each in contexts)
+                yield from ((match.start(), match.end(), meant) for meant in contexts)
             begun = begun or not contexts
 
     def _in_brackets(self, mark: str, inside: str) -> Iterator[tuple[int, ...]]:
@@ -204,10 +204,10 @@ class _Named:
             yield from (self._by_name[part] for part in parts)
             return
         for part in inside.split(";"):
-            found = _AUTHORS.fullmatch(part.strip())
-            if found is None:
+            match = _AUTHORS.fullmatch(part.strip())
+            if match is None:
                 continue
-            wanted = (_words(found["authors"]) - _LINKING) | {found["year"]}
+            wanted = (_words(match["authors"]) - _LINKING) | {match["year"]}
             if len(wanted) > 1 and (
                 named := tuple(n for n, title in enumerate(self._titles) if wanted <= title)
             ):

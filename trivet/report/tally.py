@@ -68,7 +68,7 @@ class Tally:
         return replace(
             self,
             rows=self.rows[places],
-            ids=[self.ids[place] for place in places],
+            ids=[self.ids[index] for index in places],
             failed=self.failed[places],
             scores={name: values[places] for name, values in self.scores.items()},
             kinds={kind: shown[places] for kind, shown in self.kinds.items()},
@@ -106,19 +106,19 @@ def tally(rows: Iterable[VerdictRow], by: Sequence[str] = ()) -> Tally:
     failed, cites, sentences, with_texts = array("b"), array("b"), array("q"), 0
     thresholds = set[float]()
     for row in rows:
-        found, error = _scores(row)
+        scored, error = _scores(row)
         failed.append(error is not None)
         if error:
             codes[error.code] += 1
             if len(failures) < _MAX_FAILURES:
                 failures.append((row.row, error))
         verdict = row.verdict or {}
-        own = _kind(verdict, found["faithfulness"]) if error is None else None
-        said = verdict.get("sentences")
-        sentences.append(len(said) if isinstance(said, list | tuple) else 0)
+        row_kind = _kind(verdict, scored["faithfulness"]) if error is None else None
+        listed = verdict.get("sentences")
+        sentences.append(len(listed) if isinstance(listed, list | tuple) else 0)
         cites.append(verdict.get("citations") is not None)
-        scores.extend(float("nan") if value is None else value for value in found.values())
-        kinds.extend(kind == own for kind in KINDS)
+        scores.extend(float("nan") if value is None else value for value in scored.values())
+        kinds.extend(kind == row_kind for kind in KINDS)
         questions.append(_NO_QUESTION if row.question is None else hash(row.question))
         groups.append(hash(("row", row.row)) if row.question is None else questions[-1])
         columns.add(row, len(numbers))
@@ -182,14 +182,14 @@ class _Columns:
         self._found: dict[str, tuple[dict[str, int], array[int]]] = {}
         self.wide: list[str] = []  # columns dropped for too many values
 
-    def add(self, row: VerdictRow, place: int) -> None:
+    def add(self, row: VerdictRow, index: int) -> None:
         """Add the values of the row with index ``place``."""
         self._names.update(dict.fromkeys(row.metadata))
         for name, value in row.metadata.items():
             if name in self.wide or (self._by and name not in self._by):
                 continue
             values, codes = self._found.setdefault(name, ({}, array("q")))
-            codes.extend([-1] * (place - len(codes)))
+            codes.extend([-1] * (index - len(codes)))
             text = str(value).lower() if isinstance(value, bool) else str(value)
             codes.append(values.setdefault(text, len(values)))
             if len(values) > MAX_VALUES:
@@ -212,7 +212,7 @@ class _Columns:
                 old = np.array([*codes, *[-1] * (n - len(codes))], dtype=np.int64)
                 order = _order(list(values), np.bincount(old[old >= 0]))
                 new = np.where(old >= 0, np.argsort(order)[old], -1)
-                columns.append(Column(name, [list(values)[place] for place in order], new))
+                columns.append(Column(name, [list(values)[index] for index in order], new))
         return columns
 
 
@@ -225,7 +225,7 @@ def _order(values: Sequence[str], counts: IntArray) -> IntArray:
             return np.argsort(-counts, kind="stable")
     # Texts with numbers, such as v2 and v10: the numbers in them rise.
     parts = [_DIGITS.split(value) for value in values]
-    keys = [[int(part) if part.isdecimal() else part for part in own] for own in parts]
+    keys = [[int(part) if part.isdecimal() else part for part in pieces] for pieces in parts]
     return np.array(sorted(range(len(values)), key=keys.__getitem__), dtype=np.int64)
 
 
@@ -252,18 +252,18 @@ def mean_of(values: FloatArray, groups: IntArray, bounds: tuple[float, float] = 
     Rows of one group [n], numbered from 0, are dependent.
     """
     known = np.isfinite(values)
-    found, own = values[known], groups[known]
-    if not len(found):
+    present, members = values[known], groups[known]
+    if not len(present):
         return Mean(None, None, None, 0)
-    value = float(found.mean())
-    errors = np.bincount(own, found - value)
-    count = len(np.unique(own))
+    value = float(present.mean())
+    errors = np.bincount(members, present - value)
+    count = len(np.unique(members))
     if count < MIN_GROUPS:
-        return Mean(value, None, None, len(found))
-    error = math.sqrt(count / (count - 1) * float(errors @ errors)) / len(found)
+        return Mean(value, None, None, len(present))
+    error = math.sqrt(count / (count - 1) * float(errors @ errors)) / len(present)
     half_width = student(count - 1) * error
     low, high = max(bounds[0], value - half_width), min(bounds[1], value + half_width)
-    return Mean(value, low, high, len(found))
+    return Mean(value, low, high, len(present))
 
 
 def student(degrees: int) -> float:

@@ -124,7 +124,7 @@ def mark_unsupported(response: str, verdict: Evaluation) -> Text:
     marked, end = Text(), 0
     spans = [(span, "[", UNSUPPORTED_STYLE) for span in verdict.unsupported]
     spans += [(span, "?[", TO_CHECK_STYLE) for span in verdict.to_check]
-    for span, opening, style in sorted(spans, key=lambda each: each[0].start):
+    for span, opening, style in sorted(spans, key=lambda marking: marking[0].start):
         marked.append(visible(response[end : span.start]))
         # Brackets, for output without colours.
         marked.append(f"{opening}{visible(response[span.start : span.end])}]", style=style)
@@ -142,9 +142,9 @@ def _sentences(verdict: Evaluation) -> Table:
         name = "source" if sentence.supported else "nearest"
         shown = sources if len(verdict.sentences) <= _SHORT else sources[:1]
         more = f" +{len(sources) - len(shown)}" if len(shown) < len(sources) else ""
-        for one in shown:
-            text = verdict.contexts[one.context].sentences[one.sentence].text
-            line = Text(f"[{one.context + 1}] ", no_wrap=True, overflow="ellipsis")
+        for source in shown:
+            text = verdict.contexts[source.context].sentences[source.sentence].text
+            line = Text(f"[{source.context + 1}] ", no_wrap=True, overflow="ellipsis")
             table.add_row("", f"{name}{more}", line.append_text(shortened(text)), style="dim")
     return table
 
@@ -152,9 +152,9 @@ def _sentences(verdict: Evaluation) -> Table:
 def _contexts(contexts: Iterable[str], verdict: Evaluation) -> Table:
     table = Table("contexts", *CONTEXT_HEADS, "text", box=None, padding=(0, 2, 0, 0))
     pairs = zip(contexts, verdict.contexts, strict=True)
-    for place, (text, context) in enumerate(pairs, start=1):
+    for index, (text, context) in enumerate(pairs, start=1):
         shares = (number(getattr(context, head)) for head in CONTEXT_HEADS)
-        name = " ".join((f"[{place}]", *filter(None, (context.id, context.title))))
+        name = " ".join((f"[{index}]", *filter(None, (context.id, context.title))))
         table.add_row(shortened(name), *shares, shortened(text))
     return table
 
@@ -184,11 +184,11 @@ def find_row(rows: VerdictFile, name: str | None) -> VerdictRow:
         score = 1.5 if faithfulness is None else faithfulness
         if least is None or score < lowest:
             least, lowest = row, score
-    found = least if name is None else numbered
-    if found is None:
+    chosen = least if name is None else numbered
+    if chosen is None:
         wanted = "" if name is None else f" with the id or the number {name}"
         raise DataError(f"{rows.path}: no row{wanted} among its {count} rows")
-    return found
+    return chosen
 
 
 def render_row(row: VerdictRow) -> RenderableType:
@@ -253,6 +253,6 @@ def _why(row: VerdictRow, verdict: Evaluation) -> Text:
     """Return the reason of the first marked value, or else the first unsupported text."""
     if not (verdict.unsupported or verdict.to_check):
         return Text()
-    if any(one.reason != "not_supported" for one in (*verdict.unsupported, *verdict.to_check)):
+    if any(span.reason != "not_supported" for span in (*verdict.unsupported, *verdict.to_check)):
         return shortened(str(find_reasons(verdict, displayed_texts(row, verdict)[1])[0]))
     return shortened(verdict.unsupported[0].text)

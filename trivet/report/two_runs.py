@@ -61,17 +61,17 @@ def pair(first: Tally, second: Tally) -> Pairing:
     Raises:
         DataError: The runs have no row in common.
     """
-    by, found = "id", _shared(first.ids, second.ids)
-    if not found:
-        by, found = "row", _shared(first.rows.tolist(), second.rows.tolist())
-    if not found:
+    by, shared = "id", _shared(first.ids, second.ids)
+    if not shared:
+        by, shared = "row", _shared(first.rows.tolist(), second.rows.tolist())
+    if not shared:
         raise DataError(
             f"no row of one run ({len(first.rows)} rows) has the id or the number of a row of the "
             f"other ({len(second.rows)} rows): these runs cannot be compared"
         )
-    one, other = np.array(found, dtype=np.int64).T
-    alone = len(first.rows) - len(found), len(second.rows) - len(found)
-    return Pairing(first.take(one), second.take(other), (one, other), by, alone)
+    left, other = np.array(shared, dtype=np.int64).T
+    alone = len(first.rows) - len(shared), len(second.rows) - len(shared)
+    return Pairing(first.take(left), second.take(other), (left, other), by, alone)
 
 
 def _shared(
@@ -81,8 +81,8 @@ def _shared(
     for names in (first, second):
         if None in names or len(set(names)) < len(names):
             return []
-    places = {name: place for place, name in enumerate(second)}
-    return [(place, places[name]) for place, name in enumerate(first) if name in places]
+    places = {name: index for index, name in enumerate(second)}
+    return [(index, places[name]) for index, name in enumerate(first) if name in places]
 
 
 def render_comparison(
@@ -182,7 +182,7 @@ def _kind_section(pairs: Pairing) -> Section:
     for kind in _KINDS:
         first, second = (run.kinds[kind] & evaluated for run in (pairs.first, pairs.second))
         counts = (first, second, second & ~first, first & ~second)
-        rows.append((kind, *(str(int(one.sum())) for one in counts)))
+        rows.append((kind, *(str(int(count.sum())) for count in counts)))
     header = ("verdict", "in A", "in B", "new in B", "gone in B")
     return Section("Verdicts", (), header, rows)
 
@@ -191,8 +191,8 @@ def _group_sections(pairs: Pairing) -> list[Section]:
     sections = []
     for column in pairs.first.columns:
         rows, points = [], []
-        for place, value in enumerate(column.values):
-            among = (column.codes == place) & pairs.evaluated
+        for code, value in enumerate(column.values):
+            among = (column.codes == code) & pairs.evaluated
             if not among.any():
                 continue
             means = [pairs.mean_difference(score, among) for score in SCORES]
@@ -211,7 +211,7 @@ def _changed_most(pairs: Pairing, shown: int) -> list[int]:
     sizes = [np.abs(pairs.difference(score)) for score in SCORES]
     largest = np.max([np.nan_to_num(size, nan=-1.0) for size in sizes], axis=0)
     orders = [np.argsort(-size, kind="stable")[: int(np.isfinite(size).sum())] for size in sizes]
-    return sorted(take_in_turn(orders, shown), key=lambda place: (-largest[place], place))
+    return sorted(take_in_turn(orders, shown), key=lambda index: (-largest[index], index))
 
 
 def _cards(
@@ -220,20 +220,22 @@ def _cards(
     numbers: Sequence[int],
     labels: tuple[str, str],
 ) -> Iterator[Card]:
-    found = []
+    kept_rows = []
     for rows, places in zip(runs, pairs.places, strict=True):
-        wanted = {int(places[one]) for one in numbers}
-        found.append({place: row for place, row in enumerate(rows) if place in wanted})
+        wanted = {int(places[index]) for index in numbers}
+        kept_rows.append({index: row for index, row in enumerate(rows) if index in wanted})
     changes = [pairs.difference(score) for score in SCORES]
-    for one in numbers:
-        both = [kept[int(places[one])] for kept, places in zip(found, pairs.places, strict=True)]
+    for index in numbers:
+        both = [
+            kept[int(places[index])] for kept, places in zip(kept_rows, pairs.places, strict=True)
+        ]
         kinds = []
         for kind in _KINDS:
-            before, after = pairs.first.kinds[kind][one], pairs.second.kinds[kind][one]
+            before, after = pairs.first.kinds[kind][index], pairs.second.kinds[kind][index]
             if before != after:
                 kinds.append((_NEW if after else _GONE).format(kind))
-        known = [None if np.isnan(change[one]) else float(change[one]) for change in changes]
-        codes = [int(column.codes[one]) for column in pairs.first.columns]
+        known = [None if np.isnan(change[index]) else float(change[index]) for change in changes]
+        codes = [int(column.codes[index]) for column in pairs.first.columns]
         answers = [read_answer(row, f"{run}{row.row}") for run, row in zip("ab", both, strict=True)]
         kinds = kinds or [_SAME]
         yield Card(answers, kinds, kinds, known, codes, labels)
@@ -278,9 +280,9 @@ class Regression:
         change = self.pairs.difference(_SCORE)
         fell = np.flatnonzero(change < -_FELL)
         yield f"{len(fell)} rows fell in {_SCORE} by more than {_FELL:g}"
-        for place in fell[np.argsort(change[fell], kind="stable")][:_MAX_ROWS]:
-            before, after = first.scores[_SCORE][place], second.scores[_SCORE][place]
-            name = f"row {second.rows[place]}, id {second.ids[place]}"
+        for index in fell[np.argsort(change[fell], kind="stable")][:_MAX_ROWS]:
+            before, after = first.scores[_SCORE][index], second.scores[_SCORE][index]
+            name = f"row {second.rows[index]}, id {second.ids[index]}"
             yield f"  {name}: {before:.3f} -> {after:.3f}"
         if len(fell) > _MAX_ROWS:
             yield f"  and {len(fell) - _MAX_ROWS} more"

@@ -85,7 +85,8 @@ class VerdictFile:
     @property
     def errors(self) -> list[ErrorRates]:
         """Errors of the judge on labelled answers."""
-        return [] if self.run is None else [ErrorRates(**one) for one in self.run.bundle["errors"]]
+        stored = [] if self.run is None else self.run.bundle["errors"]
+        return [ErrorRates(**rates) for rates in stored]
 
     def __iter__(self) -> Iterator[VerdictRow]:
         """Yield the rows, lazily and in order.

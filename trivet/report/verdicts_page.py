@@ -116,12 +116,12 @@ def _strip(counted: Tally, places: Sequence[int]) -> Strip:
     """Return the strip of a run, of which the page shows some places."""
     counts = [(kind, int(counted.kinds[kind].sum())) for kind in KINDS]
     counts.append(("failed", int(counted.failed.sum())))
-    parts = [(kind, found, share(found, len(counted.rows))) for kind, found in counts if found]
+    parts = [(kind, rows, share(rows, len(counted.rows))) for kind, rows in counts if rows]
     marked = counted.kinds[UNSUPPORTED] | counted.kinds[TO_CHECK]
     names = [
-        (f"row-{counted.rows[place]}", (counted.ids[place] or f"row {counted.rows[place]}")[:60])
-        for place in places
-        if marked[place]
+        (f"row-{counted.rows[index]}", (counted.ids[index] or f"row {counted.rows[index]}")[:60])
+        for index in places
+        if marked[index]
     ]
     return Strip(parts, sorted(counted.thresholds), names[:_NAMED])
 
@@ -137,7 +137,7 @@ def worst(counted: Tally, shown: int) -> list[int]:
         for values in counted.scores.values()
     ]
     order = np.nan_to_num(counted.scores["faithfulness"], nan=2.0)
-    return sorted(take_in_turn(lowest, shown), key=lambda place: (order[place], place))
+    return sorted(take_in_turn(lowest, shown), key=lambda index: (order[index], index))
 
 
 def take_in_turn(orders: Sequence[npt.NDArray[np.intp]], most: int) -> set[int]:
@@ -170,11 +170,11 @@ def _answers_notes(counted: Tally, shown: int, evaluated: int) -> list[str]:
 
 def _cards(rows: Iterable[VerdictRow], counted: Tally, places: Sequence[int]) -> Iterator[Card]:
     wanted = set(places)
-    found = {place: row for place, row in enumerate(rows) if place in wanted}
-    for place in places:
-        answer = read_answer(found[place], f"row-{found[place].row}")
-        kinds = tuple(kind for kind in KINDS if counted.kinds[kind][place])
-        codes = [int(column.codes[place]) for column in counted.columns]
+    chosen = {index: row for index, row in enumerate(rows) if index in wanted}
+    for index in places:
+        answer = read_answer(chosen[index], f"row-{chosen[index].row}")
+        kinds = tuple(kind for kind in KINDS if counted.kinds[kind][index])
+        codes = [int(column.codes[index]) for column in counted.columns]
         yield Card([answer], kinds, kinds, list(answer.scores.values()), codes)
 
 
@@ -201,9 +201,9 @@ def _score_section(counted: Tally) -> Section:
 def _kind_section(counted: Tally) -> Section:
     evaluated = int((~counted.failed).sum())
     rows = [
-        (kind, str(found), share(found, evaluated), _MEANINGS[kind])
+        (kind, str(total), share(total, evaluated), _MEANINGS[kind])
         for kind in KINDS
-        if (found := int(counted.kinds[kind].sum()))
+        if (total := int(counted.kinds[kind].sum()))
     ]
     return Section("Verdicts", (), ("verdict", "rows", "share", "meaning"), rows)
 
@@ -239,8 +239,8 @@ def group_sections(counted: Tally) -> list[Section]:
 def _group_section(counted: Tally, column: Column) -> Section:
     rows = []
     points: dict[str, list[tuple[str, float, float | None, float | None]]] = {}
-    for place, value in [*enumerate(column.values), (-1, "(none)")]:
-        among = column.codes == place
+    for code, value in [*enumerate(column.values), (-1, "(none)")]:
+        among = column.codes == code
         if not among.any():
             continue
         evaluated = int((among & ~counted.failed).sum())
@@ -253,7 +253,7 @@ def _group_section(counted: Tally, column: Column) -> Section:
                 point = (short(value), mean.value, mean.low, mean.high)
                 points.setdefault(score, []).append(point)
     unit = "mean with 95 % interval"
-    drawings = [interval_svg(found, score, unit, 0.0, 1.0) for score, found in points.items()]
+    drawings = [interval_svg(drawn, score, unit, 0.0, 1.0) for score, drawn in points.items()]
     header = (column.name, "rows", "failed", *_KINDS, *SCORES)
     paragraphs = ["Answers by verdict, and means with 95 % intervals."]
     return Section(f"By {column.name}", paragraphs, header, rows, drawings)

@@ -72,7 +72,7 @@ class Reason:
     to_check: bool = False
 
     def __str__(self) -> str:
-        places = (f"{one.before}[{one.span.context + 1}]{one.after}" for one in self.places)
+        places = (f"{spot.before}[{spot.span.context + 1}]{spot.after}" for spot in self.places)
         return f"{self.text}: {self.said}{''.join(places)}"
 
 
@@ -84,25 +84,25 @@ def find_reasons(verdict: Evaluation, contexts: Sequence[str]) -> list[Reason]:
         contexts: Texts of its contexts, as far as they are known.
     """
     values = [span for span in verdict.unsupported if span.reason != "not_supported"]
-    found = [of_span(span, contexts) for span in values]
+    reasons = [of_span(span, contexts) for span in values]
     if len(values) < len(verdict.unsupported):
-        name = "other marked text" if found else "marked text"
-        found.append(Reason(name, _SAID["not_supported"]))
-    return found + [of_span(span, contexts, to_check=True) for span in verdict.to_check]
+        name = "other marked text" if reasons else "marked text"
+        reasons.append(Reason(name, _SAID["not_supported"]))
+    return reasons + [of_span(span, contexts, to_check=True) for span in verdict.to_check]
 
 
 def of_span(span: MarkedSpan, contexts: Sequence[str], *, to_check: bool = False) -> Reason:
     """Return the reason of one span; arguments as for ``find_reasons``."""
     places = []
-    said = _SAID[span.reason]
+    words = _SAID[span.reason]
     if span.found_at is not None and span.found_at.context < len(contexts):
-        said = "only in another passage,"
+        words = "only in another passage,"
         places.append(ReasonPlace(span.found_at))
     if (instead := span.instead) is not None:
         text = contexts[instead.context] if instead.context < len(contexts) else ""
         if value := text[instead.start : instead.end].strip():
             places.append(ReasonPlace(instead, "; ", f" says {_brief(value)}"))
-    return Reason(_brief(span.text), said, tuple(places), to_check)
+    return Reason(_brief(span.text), words, tuple(places), to_check)
 
 
 def _brief(text: str) -> str:

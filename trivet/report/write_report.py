@@ -37,8 +37,8 @@ def write_report(
             f"{len(verdicts)} verdict files and {len(logs)} logs were given; a report takes one or "
             "two verdict files, each with one log at most"
         )
-    own = [logs[min(place, len(logs) - 1)] if logs else None for place in range(len(verdicts))]
-    first, *others = [VerdictFile(path, log) for path, log in zip(verdicts, own, strict=True)]
+    chosen = [logs[min(index, len(logs) - 1)] if logs else None for index in range(len(verdicts))]
+    first, *others = [VerdictFile(path, log) for path, log in zip(verdicts, chosen, strict=True)]
     if others:
         second = others[0]
         names = (first.path.name, second.path.name)
