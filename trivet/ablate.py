@@ -72,7 +72,7 @@ def _unfinished(grid: Grid, replace_changed: bool) -> list[Run]:
 
 def _check_held_out(runs: Sequence[Run], rows: Rows) -> None:
     """Refuse test rows of source documents that a run is trained on in spite of ``data.test``."""
-    measured = {(one.source, one.group) for own in rows.values() for one in own}
+    measured = {(row.source, row.group) for test_rows in rows.values() for row in test_rows}
     load = functools.cache(load_source)
     checked: set[str] = set()
     for run in runs:
@@ -80,7 +80,7 @@ def _check_held_out(runs: Sequence[Run], rows: Rows) -> None:
             continue
         checked.add(data)
         trained = load_training_rows(run.config, load)[0]
-        shared = sorted({(one.source, one.group) for one in trained} & measured)
+        shared = sorted({(row.source, row.group) for row in trained} & measured)
         if shared:
             name, group = shared[0]
             raise ConfigError(

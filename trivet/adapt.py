@@ -91,7 +91,7 @@ def adapt(
     logger.info("4 of 4: testing %s", out / BUNDLE)
     after = measure_bundle(Evaluator(out / BUNDLE), [spec], TEST)
     changes = compare_bundles(before.rows, after.rows)
-    found = Adapted(
+    adapted = Adapted(
         bundle=out / BUNDLE,
         start=config.encoder.name,
         parts=parts,
@@ -100,9 +100,9 @@ def adapt(
         minutes=(time.monotonic() - began) / 60,
         peak_bytes=_peak_bytes(),
     )
-    _write_result(found, out / RESULT, command)
+    _write_result(adapted, out / RESULT, command)
     shutil.rmtree(out / TRAINING / "checkpoints", ignore_errors=True)
-    return found
+    return adapted
 
 
 def _configure(out: Path, overrides: Sequence[str]) -> TrainConfig:
@@ -164,16 +164,16 @@ def _write_bundle(trained: Path, start: str, spec: str, out: Path) -> None:
 def _calibrate(trained: Path, spec: str, scratch: Path) -> Path:
     """Return a bundle in which the heads are calibrated whose cross-fitted error falls by it."""
     try:
-        found = calibrate(trained, [spec], VALIDATION, out=scratch / "all")
-        fitted = [one for one in found.reports if one.found is not None]
-        helped = [one for one in fitted if _helps(one.errors[0])]
+        calibrated = calibrate(trained, [spec], VALIDATION, out=scratch / "all")
+        fitted = [report for report in calibrated.reports if report.found is not None]
+        helped = [report for report in fitted if _helps(report.errors[0])]
         if helped == fitted:
             return scratch / "all"
-        names = ", ".join(one.name for one in fitted if one not in helped)
+        names = ", ".join(report.name for report in fitted if report not in helped)
         logger.warning("not calibrated, for it would not help: %s", names)
         if not helped:
             return trained
-        choices = Choices(heads=tuple(cast(HeadName, one.name) for one in helped))
+        choices = Choices(heads=tuple(cast(HeadName, report.name) for report in helped))
         calibrate(trained, [spec], VALIDATION, choices, scratch / "helped")
         return scratch / "helped"
     except DataError as error:
@@ -186,10 +186,12 @@ def _helps(error: PartError) -> bool:
     return before is not None and after is not None and after < before
 
 
-def _write_result(found: Adapted, path: Path, command: str) -> None:
-    changes = [dataclasses.asdict(one) | {"outcome": one.outcome} for one in found.changes]
-    about = {"command": command, "date": date.today().isoformat(), "better": found.better}
-    record = about | vars(found) | {"bundle": str(found.bundle), "changes": changes}
+def _write_result(adapted: Adapted, path: Path, command: str) -> None:
+    changes = [
+        dataclasses.asdict(change) | {"outcome": change.outcome} for change in adapted.changes
+    ]
+    about = {"command": command, "date": date.today().isoformat(), "better": adapted.better}
+    record = about | vars(adapted) | {"bundle": str(adapted.bundle), "changes": changes}
     path.write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 

@@ -57,11 +57,11 @@ def split_by_document(rows: Sequence[LabelledExample], name: str) -> list[Labell
     counts = {part: list(parts.values()).count(part) for part in PARTS}
     if any(counts[part] < least for part, least in LEAST_DOCUMENTS.items()):
         needed = ", ".join(f"{least} {part}" for part, least in LEAST_DOCUMENTS.items())
-        found = ", ".join(f"{counts[part]} {part}" for part in PARTS)
+        counted = ", ".join(f"{counts[part]} {part}" for part in PARTS)
         raise DataError(
             f"{name}: {len(rows)} labelled rows of {len(set(documents))} documents are too few to "
-            f"split: at least {needed} documents are needed, and these give {found}; label rows of "
-            "more documents, or use trivet calibrate"
+            f"split: at least {needed} documents are needed, and these give {counted}; label rows "
+            "of more documents, or use trivet calibrate"
         )
     return [
         replace(row, group=document, split=parts[document])
@@ -133,17 +133,24 @@ def compare_bundles(before: Sequence[Prediction], after: Sequence[Prediction]) -
     out for both.
     """
     changes = []
-    for one in join_sets([measure_runs([before, after], "all")], "", "all", True):
-        if one.measure == _LEFT_OUT:
+    for compared in join_sets([measure_runs([before, after], "all")], "", "all", True):
+        if compared.measure == _LEFT_OUT:
             continue
-        first, second = one.estimates
+        first, second = compared.estimates
         both = first.value is not None and second.value is not None
         value = (second.value or 0) - (first.value or 0) if both else None
         interval = Estimate(value, second.resampled - first.resampled).interval()
         low, high = interval or (None, None)
         changes.append(
             Change(
-                one.measure, first.value, second.value, low, high, one.n, one.positives, one.groups
+                compared.measure,
+                first.value,
+                second.value,
+                low,
+                high,
+                compared.n,
+                compared.positives,
+                compared.groups,
             )
         )
     return changes
@@ -179,7 +186,7 @@ class Adapted:
         return is_better(self.changes)
 
 
-def render_changes(found: Adapted) -> Table:
+def render_changes(adapted: Adapted) -> Table:
     """Return a table of the measures before and after."""
     from rich.table import Table
 
@@ -190,27 +197,29 @@ def render_changes(found: Adapted) -> Table:
     for name in ("before", "after", "95 % of the difference", "n", "positives", "documents"):
         table.add_column(name, justify="right")
     table.add_column("outcome")
-    for one in found.changes:
-        interval = "-" if one.low is None else f"{one.low:+.3f} to {one.high:+.3f}"
-        counts = (one.n, "-" if one.positives is None else one.positives, one.documents)
-        values = (one.measure, number(one.before), number(one.after), interval)
-        table.add_row(*values, *map(str, counts), one.outcome)
+    for change in adapted.changes:
+        interval = "-" if change.low is None else f"{change.low:+.3f} to {change.high:+.3f}"
+        counts = (change.n, "-" if change.positives is None else change.positives, change.documents)
+        values = (change.measure, number(change.before), number(change.after), interval)
+        table.add_row(*values, *map(str, counts), change.outcome)
     return table
 
 
-def describe(found: Adapted) -> str:
+def describe(adapted: Adapted) -> str:
     """Return the parts, the leaks, what was not measured, and the cost, one a line."""
     parts = "; ".join(
         f"{part}: {rows} rows of {documents} documents"
-        for part, (rows, documents) in found.parts.items()
+        for part, (rows, documents) in adapted.parts.items()
     )
-    of = f"of {found.parts['test'][0]} test rows"
-    lines = [parts, f"{found.shared} {of} share a passage or a question with other parts"]
-    if found.unmeasured:
+    of = f"of {adapted.parts['test'][0]} test rows"
+    lines = [parts, f"{adapted.shared} {of} share a passage or a question with other parts"]
+    if adapted.unmeasured:
         lines.append(
-            f"not measured, because no test row has a label: {', '.join(found.unmeasured)}; "
+            f"not measured, because no test row has a label: {', '.join(adapted.unmeasured)}; "
             "training may have changed it"
         )
-    memory = "" if found.peak_bytes is None else f", peak memory {found.peak_bytes / 2**30:.1f} GiB"
-    lines.append(f"took {found.minutes:.1f} minutes{memory}")
+    memory = (
+        "" if adapted.peak_bytes is None else f", peak memory {adapted.peak_bytes / 2**30:.1f} GiB"
+    )
+    lines.append(f"took {adapted.minutes:.1f} minutes{memory}")
     return "\n".join(lines)

@@ -125,17 +125,17 @@ class _Connection(Generic[S]):
         """Return a result for each place; after a refusal, the examples are sent one by one."""
         if isinstance(block, Exception):
             raise block
-        records = [each for each in block if isinstance(each, dict)]
+        records = [item for item in block if isinstance(item, dict)]
         read = functools.partial(read_answers, ids=[record["id"] for record in records])
         try:
             request = {"examples": records, **options}
             results = await self._ask("/v1/evaluate", read, request) if records else []
         except (BackendError, ExampleError, WindowError) as error:
             if len(records) > 1 and not isinstance(error, BackendError):
-                return [r for each in block for r in await self._ask_many([each], options)]
+                return [r for item in block for r in await self._ask_many([item], options)]
             results = [FailedEvaluation.of(error, record["id"]) for record in records]
         answered = iter(results)
-        return [next(answered) if isinstance(each, dict) else each for each in block]
+        return [next(answered) if isinstance(item, dict) else item for item in block]
 
     async def _blocks(self, examples: AsyncGenerator[Any]) -> AsyncGenerator[_Block | Exception]:
         """Group examples into blocks for one request; the error of a broken stream is the last."""
@@ -382,8 +382,8 @@ class _Stream:
         start = self._growing.start
         if not step():
             return []
-        place = {"start": start, "complete": complete, "verdict": False, **self._windows}
-        record = self._record | {"response": self.text, **place}
+        step_fields = {"start": start, "complete": complete, "verdict": False, **self._windows}
+        record = self._record | {"response": self.text, **step_fields}
         return await self._ask("/v1/stream", read_events, record)
 
 

@@ -35,8 +35,8 @@ _PLAIN_WORDS = tuple(
 def plain_fault(message: str) -> str:
     """Return a message of pydantic's, as its own classes and typer raise it, in plain words."""
     for pattern, words in _PLAIN_WORDS:
-        message, found = pattern.subn(words, message, count=1)
-        if found and not message.startswith("Input"):
+        message, count = pattern.subn(words, message, count=1)
+        if count and not message.startswith("Input"):
             return message
     return message
 
@@ -52,7 +52,7 @@ def fault_words(error: Any, most: int = 5, within: tuple[str, ...] = ()) -> str:
         for fault in faults[:most]
     ]
     shown += [f"and {len(faults) - most} more"] * (len(faults) > most)
-    return "; ".join(each.removeprefix(": ") for each in shown)
+    return "; ".join(fault.removeprefix(": ") for fault in shown)
 
 
 def install_line(extra: str) -> str:

@@ -191,7 +191,7 @@ def _write_graph(
         graph = quantize(graph)
     path = folder / kind.file
     written = save_graph(graph, path)
-    logger.info("%s: %.1f MB", kind.file, sum(each.stat().st_size for each in written) / 1e6)
+    logger.info("%s: %.1f MB", kind.file, sum(file.stat().st_size for file in written) / 1e6)
     return path
 
 

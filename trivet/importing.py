@@ -111,7 +111,7 @@ def import_lettucedetect(
         faithfulness=model.faithfulness,
         heads=("support",),
         outputs=outputs_of(["support"]),
-        labels={each: LABELS[each] for each in output_names(["support"])},
+        labels={output: LABELS[output] for output in output_names(["support"])},
         thresholds=Thresholds(sentence=_THRESHOLD, span=_THRESHOLD),
         special_tokens=SpecialTokenIds(cls=special.cls, sep=special.sep, pad=special.pad),
         training=TrainingInfo(command=command, date=date.today().isoformat(), data=()),
@@ -154,16 +154,16 @@ def _classifier_config(name: str, source: str, revision: str | None) -> Any:
 
 def _order(name: str, labels: Mapping[int, str]) -> list[int]:
     """Return the numbers of the classes supported and unsupported, by their names."""
-    found = [
+    by_class = [
         [number for number, label in labels.items() if label.strip().lower() in names]
         for names in (_SUPPORTED, _UNSUPPORTED)
     ]
-    if len(labels) != 2 or any(len(numbers) != 1 for numbers in found):
+    if len(labels) != 2 or any(len(numbers) != 1 for numbers in by_class):
         raise BundleError(
             f"{name}: its labels are {', '.join(labels.values())}; the support head needs two, one "
             f"of {', '.join(sorted(_SUPPORTED))} and one of {', '.join(sorted(_UNSUPPORTED))}"
         )
-    return [number for (number,) in found]
+    return [number for (number,) in by_class]
 
 
 def _classifier(name: str, source: str, revision: str | None) -> Any:
@@ -174,8 +174,8 @@ def _classifier(name: str, source: str, revision: str | None) -> Any:
 
 
 def _unreadable(name: str, error: Exception) -> BundleError:
-    said = str(error).strip().partition("\n")[0]
-    return BundleError(f"{name}: cannot be loaded: {said}")
+    reason = str(error).strip().partition("\n")[0]
+    return BundleError(f"{name}: cannot be loaded: {reason}")
 
 
 def _model(name: str, classifier: Any, head: Mapping[str, Tensor], order: list[int]) -> RagModel:
@@ -227,8 +227,8 @@ def _tokenizer(name: str, source: str, revision: str | None, vocab_size: int) ->
         tokenizer = read_tokenizer(source, vocab_size, revision)
         library = AutoTokenizer.from_pretrained(source, revision=revision, trust_remote_code=False)
     except (ConfigError, OSError, ValueError) as error:
-        said = str(error).removeprefix("encoder.name: ")
-        raise BundleError(f"{name}: {said}") from error
+        reason = str(error).removeprefix("encoder.name: ")
+        raise BundleError(f"{name}: {reason}") from error
     special, pair = tokenizer.special, library("a", "b")
     ids, sides = pair["input_ids"], pair.sequence_ids()
     frame = [number if side is None else side for number, side in zip(ids, sides, strict=True)]

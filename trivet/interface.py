@@ -35,15 +35,19 @@ _DEFAULTS = Options(allow_empty_contexts=False, threshold=None, strict=False)
 
 def takes_options(function: F) -> F:
     """Show the options in the signature of a function that takes them as ``**options``."""
-    own, types = inspect.signature(function), get_type_hints(Options)
+    signature, types = inspect.signature(function), get_type_hints(Options)
     shown = [
         inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=types[name]
         )
         for name, default in _DEFAULTS.items()
     ]
-    given = [each for each in own.parameters.values() if each.kind is not each.VAR_KEYWORD]
-    function.__dict__["__signature__"] = own.replace(parameters=[*given, *shown])
+    parameters = [
+        parameter
+        for parameter in signature.parameters.values()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    ]
+    function.__dict__["__signature__"] = signature.replace(parameters=[*parameters, *shown])
     return function
 
 
@@ -119,7 +123,7 @@ def flat(record: Mapping[str, Any]) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for name, value in record.items():
         if name in _FLATTENED and isinstance(value, Mapping):
-            row |= {f"{name}.{member}": each for member, each in value.items()}
+            row |= {f"{name}.{member}": content for member, content in value.items()}
         else:
             row[name] = value
     return row

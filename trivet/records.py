@@ -356,7 +356,7 @@ class Evaluation:
 def _plain(value: Any) -> Any:
     """Return records as dictionaries: ``dataclasses.asdict`` without its slow deep copies."""
     if isinstance(value, tuple):
-        return tuple(_plain(each) for each in value)
+        return tuple(_plain(item) for item in value)
     fields = getattr(value, "__dataclass_fields__", None)
     return value if fields is None else {name: _plain(getattr(value, name)) for name in fields}
 

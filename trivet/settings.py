@@ -59,10 +59,10 @@ class Setting(NamedTuple):
             ("at most", self.most, value.__le__),
             ("below", self.below, value.__lt__),
         )
-        given = [(word, bound, holds) for word, bound, holds in bounds if bound is not None]
-        if all(holds(float(bound)) for _, bound, holds in given):
+        chosen = [(word, bound, holds) for word, bound, holds in bounds if bound is not None]
+        if all(holds(float(bound)) for _, bound, holds in chosen):
             return None
-        return " and ".join(f"{word} {bound:g}" for word, bound, _ in given)
+        return " and ".join(f"{word} {bound:g}" for word, bound, _ in chosen)
 
 
 class DescribedField(NamedTuple):

@@ -30,8 +30,8 @@ def read_scores(verdict: Mapping[str, Any]) -> dict[str, float | None]:
     Raises:
         DataError: One is neither a probability nor null.
     """
-    given = ((name, verdict.get(name)) for name in SCORES)
-    return {name: None if value is None else _probability(value, name) for name, value in given}
+    values = ((name, verdict.get(name)) for name in SCORES)
+    return {name: None if value is None else _probability(value, name) for name, value in values}
 
 
 def read_evaluation(verdict: Mapping[str, Any]) -> Evaluation:
@@ -140,7 +140,7 @@ def _record(kind: type[Record], record: Mapping[str, Any]) -> Record:
 @cache
 def _fields(kind: Any) -> list[tuple[str, _Reader, Any]]:
     """Return name, reader and empty value of each field; without the latter it must be there."""
-    hints, found = get_type_hints(kind), []
+    hints, readers = get_type_hints(kind), []
     for field in fields(kind):
         hint, optional = hints[field.name], NoneType in get_args(hints[field.name])
         hint = get_args(hint)[0] if optional else hint
@@ -155,8 +155,8 @@ def _fields(kind: Any) -> list[tuple[str, _Reader, Any]]:
             read = _name
         elif (kind, field.name) == (CitationMark, "context"):
             read, empty = _whole, MISSING  # negative: of no context
-        found.append((field.name, read, empty))
-    return found
+        readers.append((field.name, read, empty))
+    return readers
 
 
 def _list(kind: type[Record], value: Any, name: str) -> tuple[Record, ...]:

@@ -76,33 +76,34 @@ def compare_runs(runs: Sequence[Sequence[JudgedRow]]) -> list[Compared]:
             )
 
     def predictions(places: Iterable[int]) -> list[list[Prediction]]:
-        return [[rows[place].prediction for place in places] for rows in runs]
+        return [[rows[index].prediction for index in places] for rows in runs]
 
-    found = []
+    compared = []
     for test in dict.fromkeys(row.test for row in runs[0]):
         here = [i for i, row in enumerate(runs[0]) if row.test == test]
-        found += _compare(predictions(here), test, "")
+        compared += _compare(predictions(here), test, "")
         leaks = [{rows[i].leaked for rows in runs} for i in here]
-        if any(True in one for one in leaks) and not any(None in one for one in leaks):
-            free = [i for i, one in zip(here, leaks, strict=True) if True not in one]
-            found += _compare(predictions(free), test, ", leak-free rows")
-    return found
+        kinds = set().union(*leaks)
+        if True in kinds and None not in kinds:
+            free = [i for i, row_leaks in zip(here, leaks, strict=True) if True not in row_leaks]
+            compared += _compare(predictions(free), test, ", leak-free rows")
+    return compared
 
 
 def _compare(runs: Sequence[Sequence[Prediction]], test: str, bucket: str) -> list[Compared]:
-    found: list[Compared] = []
+    compared: list[Compared] = []
     for family in by_family(runs[0]):
         measured = {
             name: measure_runs([[run[i] for i in places] for run in runs], name)
             for name, places in {**family.sources, **family.pooled()}.items()
         }
-        for name, one in measured.items():
+        for name, by_run in measured.items():
             overall = len(family.sources) == 1 or name == f"{family.name}/pooled"
-            found += join_sets([one], test, name + bucket, overall)
+            compared += join_sets([by_run], test, name + bucket, overall)
         if family.has_mean:
             sets = [measured[source] for source in family.sources]
-            found += join_sets(sets, test, f"{family.name}/mean{bucket}", True)
-    return found
+            compared += join_sets(sets, test, f"{family.name}/mean{bucket}", True)
+    return compared
 
 
 def measure_runs(runs: Sequence[Sequence[Prediction]], name: str) -> list[dict[str, Measured]]:
@@ -117,8 +118,8 @@ def measure_runs(runs: Sequence[Sequence[Prediction]], name: str) -> list[dict[s
     measured = []
     for run in runs:
         rows = [run[i] for i in kept]
-        found = [one for one in samples(rows) if one.measure in MEASURES]
-        measured.append(measured_rows(rows, draws, places, found))
+        kept_samples = [sample for sample in samples(rows) if sample.measure in MEASURES]
+        measured.append(measured_rows(rows, draws, places, kept_samples))
     return measured
 
 
@@ -129,7 +130,7 @@ def join_sets(
 
     ``sets`` has the measures of every run, for each set.
     """
-    found = []
+    compared = []
     for measure in MEASURES:
         known = [
             [run[measure] for run in runs]
@@ -139,19 +140,21 @@ def join_sets(
         if not known:
             continue
         # A run without the head has no rows.
-        widest = [max(runs, key=lambda one: len(one.sample.rows)) for runs in known]
-        positives = [one.sample.positives for one in widest if one.sample.positives is not None]
-        by_run = zip(*([one.estimate for one in runs] for runs in known), strict=True)
-        found.append(
+        widest = [max(runs, key=lambda run: len(run.sample.rows)) for runs in known]
+        positives = [run.sample.positives for run in widest if run.sample.positives is not None]
+        by_run = zip(*([run.estimate for run in runs] for runs in known), strict=True)
+        compared.append(
             Compared(
                 test=test,
                 source=source,
                 overall=overall,
                 measure=measure,
-                estimates=tuple(one[0] if len(sets) == 1 else average(one) for one in by_run),
-                n=sum(len(one.sample.rows) for one in widest),
+                estimates=tuple(
+                    estimates[0] if len(sets) == 1 else average(estimates) for estimates in by_run
+                ),
+                n=sum(len(run.sample.rows) for run in widest),
                 positives=sum(positives) if positives else None,
-                groups=sum(one.groups for one in widest),
+                groups=sum(run.groups for run in widest),
             )
         )
-    return found
+    return compared

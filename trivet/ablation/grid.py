@@ -101,30 +101,36 @@ def read_grid(path: Path, out: Path | None = None, overrides: Sequence[str] = ()
             configuration is refused; the message names the cell and the key.
     """
     path = find(path, "ablations")
-    own = {each.name for each in fields(GridConfig)}
-    of_grid = [one for one in overrides if _key(one).partition(".")[0].partition("[")[0] in own]
-    of_cells = [one for one in overrides if one not in of_grid]
+    keys = {key.name for key in fields(GridConfig)}
+    of_grid = [
+        override
+        for override in overrides
+        if _key(override).partition(".")[0].partition("[")[0] in keys
+    ]
+    of_cells = [override for override in overrides if override not in of_grid]
     try:
-        said = merge(GridConfig, [path], of_grid)
+        described = merge(GridConfig, [path], of_grid)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
-    cells = _named_cells(path, said)
-    _check(path, said, cells)
-    differing = {_key(one) for values in cells.values() for one in values}
-    for one in of_cells:
-        if _key(one) in differing:
-            raise ConfigError(f"{one}: the cells of {path} set {_key(one)}")
+    cells = _named_cells(path, described)
+    _check(path, described, cells)
+    differing = {_key(value) for values in cells.values() for value in values}
+    for override in of_cells:
+        if _key(override) in differing:
+            raise ConfigError(f"{override}: the cells of {path} set {_key(override)}")
     for key in ("run.seed", "run.folder"):
-        if key in differing.union(map(_key, [*said.overrides, *of_cells])):
+        if key in differing.union(map(_key, [*described.overrides, *of_cells])):
             raise ConfigError(f"{path}: {key} cannot be set; seeds and --out determine it")
-    base = [near if (near := path.parent / name).exists() else Path(name) for name in said.base]
+    base = [
+        near if (near := path.parent / name).exists() else Path(name) for name in described.base
+    ]
     out = Path("runs") / "ablations" / path.stem if out is None else out
     runs = []
-    for seed, (cell, own_values) in itertools.product(said.seeds, cells.items()):
+    for seed, (cell, own_values) in itertools.product(described.seeds, cells.items()):
         folder = out / cell / f"seed{seed}"
         fixed = [f"run.seed={seed}", "run.folder=to-be-set"]
         try:
-            config = load_config(base, [*said.overrides, *of_cells, *own_values, *fixed])
+            config = load_config(base, [*described.overrides, *of_cells, *own_values, *fixed])
         except ConfigError as error:
             raise ConfigError(f"{path}, cell {cell}: {error}") from error
         config.run.folder = str(folder)  # not parsed: a path may hold any character
@@ -133,26 +139,26 @@ def read_grid(path: Path, out: Path | None = None, overrides: Sequence[str] = ()
         name=path.stem,
         folder=out,
         cells=cells,
-        seeds=tuple(said.seeds),
-        test=tuple(said.test),
+        seeds=tuple(described.seeds),
+        test=tuple(described.test),
         runs=tuple(runs),
     )
 
 
-def _named_cells(path: Path, said: GridConfig) -> dict[str, tuple[str, ...]]:
+def _named_cells(path: Path, config: GridConfig) -> dict[str, tuple[str, ...]]:
     """Return the cells by name; a cell of axes is named by its values: ``trunk=shared``."""
-    if bool(said.axes) == bool(said.cells):
+    if bool(config.axes) == bool(config.cells):
         raise ConfigError(f"{path}: give axes (combined) or cells (named), one of the two")
-    if said.cells:
-        return {name: tuple(values) for name, values in said.cells.items()}
-    last = {key: key.rpartition(".")[2] for key in said.axes}
+    if config.cells:
+        return {name: tuple(values) for name, values in config.cells.items()}
+    last = {key: key.rpartition(".")[2] for key in config.axes}
     twice = Counter(last.values())
     shown = {key: short if twice[short] == 1 else key for key, short in last.items()}
-    empty = [key for key, values in said.axes.items() if not values]
+    empty = [key for key, values in config.axes.items() if not values]
     if empty:
         raise ConfigError(f"{path}: axes.{empty[0]} must hold at least one value")
     cells = {}
-    for values in itertools.product(*said.axes.values()):
+    for values in itertools.product(*config.axes.values()):
         pairs = [(key, _plain(path, key, value)) for key, value in zip(shown, values, strict=True)]
         name = ",".join(f"{shown[key]}={value}" for key, value in pairs)
         cells[name] = tuple(f"{key}={value}" for key, value in pairs)
@@ -167,16 +173,16 @@ def _plain(path: Path, key: str, value: object) -> str:
     return str(value)
 
 
-def _check(path: Path, said: GridConfig, cells: Iterable[str]) -> None:
+def _check(path: Path, config: GridConfig, cells: Iterable[str]) -> None:
     for name in cells:
         if not _NAME.fullmatch(name):
             raise ConfigError(f"{path}: cell {name!r} cannot be the name of a folder")
-    for key, values in (("base", said.base), ("seeds", said.seeds), ("test", said.test)):
+    for key, values in (("base", config.base), ("seeds", config.seeds), ("test", config.test)):
         if not values:
             raise ConfigError(f"{path}: {key} must hold at least one entry")
-    if len(set(said.seeds)) < len(said.seeds):
-        raise ConfigError(f"{path}: seeds {said.seeds}: a seed occurs twice")
-    labels = [rows.label for rows in said.test]
+    if len(set(config.seeds)) < len(config.seeds):
+        raise ConfigError(f"{path}: seeds {config.seeds}: a seed occurs twice")
+    labels = [rows.label for rows in config.test]
     if len(set(labels)) < len(labels):
         raise ConfigError(f"{path}: test: a name occurs twice in {labels}; give each entry a name")
 

@@ -102,10 +102,10 @@ def _differences_section(title: str, values: Sequence[Value], table: Table) -> S
     rows = []
     for measure in dict.fromkeys(value.measure for value in values):
         of_measure = [value for value in values if value.measure == measure]
-        for one in of_measure:
-            ranges = (one.rows_low, one.rows_high), (one.seeds_low, one.seeds_high)
+        for paired in of_measure:
+            ranges = (paired.rows_low, paired.rows_high), (paired.seeds_low, paired.seeds_high)
             cells = (interval(*ends, "+.3f") for ends in ranges)
-            rows.append([_arrow(measure), one.cell, f"{one.difference:+.3f}", *cells])
+            rows.append([_arrow(measure), paired.cell, f"{paired.difference:+.3f}", *cells])
     against = f"difference to {table.cells[0]}"
     header = ("measure", "cell", against, "95 % over rows", "95 % over seeds")
     return Section(f"{title}, against {table.cells[0]}", (), header, rows)
@@ -127,13 +127,16 @@ def _header(first: str, table: Table) -> tuple[str, ...]:
 
 
 def _rows_cells(by_cell: dict[str, Value]) -> tuple[str, str, str]:
-    one = next(iter(by_cell.values()))
-    return str(one.n), "-" if one.positives is None else str(one.positives), str(one.groups)
+    value = next(iter(by_cell.values()))
+    return str(value.n), "-" if value.positives is None else str(value.positives), str(value.groups)
 
 
 def _cells(by_cell: dict[str, Value], table: Table) -> list[str]:
-    found = [by_cell.get(cell) for cell in table.cells]
-    return ["-" if one is None else with_interval(one.mean, one.low, one.high) for one in found]
+    values = [by_cell.get(cell) for cell in table.cells]
+    return [
+        "-" if value is None else with_interval(value.mean, value.low, value.high)
+        for value in values
+    ]
 
 
 def _arrow(measure: str) -> str:

@@ -141,7 +141,7 @@ def finish(
         tests=[dataclasses.asdict(test) for test in tests],
         parameters=scored.parameters,
         steps=int(read_bundle(bundle).info.training.settings["steps"] or 0),
-        training_seconds=sum(one["ended"] - one["started"] for one in begun["tries"]),
+        training_seconds=sum(attempt["ended"] - attempt["started"] for attempt in begun["tries"]),
         tries=len(begun["tries"]),
         inference_seconds=scored.seconds,
         inference_windows=scored.windows,
@@ -207,14 +207,14 @@ def _flat(tree: Any, key: str = "") -> dict[str, Any]:
 
 def _close_broken_tries(folder: Path, tries: list[dict[str, Any]]) -> None:
     """Set the end of each try that was killed to the time of its last write."""
-    for one in tries:
-        if one["ended"] is None:
+    for attempt in tries:
+        if attempt["ended"] is None:
             written = [
                 file.stat().st_mtime
                 for part in ("checkpoints", "log")
                 for file in (folder / part).rglob("*")
             ]
-            one["ended"] = max([one["started"], *written])
+            attempt["ended"] = max([attempt["started"], *written])
 
 
 def _read(path: Path) -> dict[str, Any] | None:

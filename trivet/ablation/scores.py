@@ -98,13 +98,13 @@ def load_rows(tests: Sequence[MeasuredRows]) -> dict[str, list[LabelledExample]]
         DataError: A source cannot be read.
         ConfigError: An entry has no rows.
     """
-    found = {}
+    by_label = {}
     for test in tests:
         rows = choose_rows(load_source(test.spec, test.split)[0], test.only, test.limit, seed=0)
         if not rows:
             raise ConfigError(f"test: {test.spec} has no rows in split {test.split!r} to measure")
-        found[test.label] = lengthen(rows, test.foreign, seed=0)
-    return found
+        by_label[test.label] = lengthen(rows, test.foreign, seed=0)
+    return by_label
 
 
 def score_rows(
@@ -130,10 +130,10 @@ def score_rows(
     trained = bundle.training_texts()
     judged = []
     for label, examples in rows.items():
-        results = evaluator.evaluate_many(one.example for one in examples)
-        for one, result in zip(examples, results, strict=True):
-            leaked = None if trained is None else shares_text(one, trained)
-            judged.append(JudgedRow(label, Prediction(one, result), leaked))
+        results = evaluator.evaluate_many(example.example for example in examples)
+        for example, result in zip(examples, results, strict=True):
+            leaked = None if trained is None else shares_text(example, trained)
+            judged.append(JudgedRow(label, Prediction(example, result), leaked))
     return ScoredRows(
         rows=judged,
         seconds=backend.seconds,

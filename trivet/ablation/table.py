@@ -95,57 +95,57 @@ def tabulate(grid: Grid, command: str = "trivet ablate") -> Table:
         ConfigError: A run has another configuration than the grid.
         DataError: No run is finished, or stored verdicts are damaged or of different rows.
     """
-    found = [
+    finished = [
         (run, done)
         for run in grid.runs
         if state_of(run, grid.test) == "finished" and (done := read_done(run)) is not None
     ]
-    if not found:
+    if not finished:
         raise DataError(f"{grid.folder}: no run is finished, there is nothing to compare yet")
-    judged = [read_rows(run.folder / VERDICTS) for run, _ in found]
+    judged = [read_rows(run.folder / VERDICTS) for run, _ in finished]
     compared = compare_runs(judged)
     failed = [
         sum(isinstance(row.prediction.evaluation, FailedEvaluation) for row in rows)
         for rows in judged
     ]
-    runs = [run for run, _ in found]
+    runs = [run for run, _ in finished]
     return Table(
         name=grid.name,
         command=command,
         cells=tuple(grid.cells),
         seeds=grid.seeds,
         missing=tuple(run.name for run in grid.runs if run not in runs),
-        costs=tuple(_cost(cell, grid, found, failed) for cell in grid.cells),
+        costs=tuple(_cost(cell, grid, finished, failed) for cell in grid.cells),
         values=tuple(
-            value for one in compared for value in values_of(one, runs, tuple(grid.cells))
+            value for measure in compared for value in values_of(measure, runs, tuple(grid.cells))
         ),
     )
 
 
-def values_of(one: Compared, runs: Sequence[Run], cells: Sequence[str]) -> list[Value]:
+def values_of(measure: Compared, runs: Sequence[Run], cells: Sequence[str]) -> list[Value]:
     """Return the values of a measure for each cell with a finished run, in order."""
-    place = {(run.cell, run.seed): i for i, run in enumerate(runs)}
+    index = {(run.cell, run.seed): i for i, run in enumerate(runs)}
     values = []
     for cell in cells:
-        seeds = {seed: i for (name, seed), i in place.items() if name == cell}
+        seeds = {seed: i for (name, seed), i in index.items() if name == cell}
         if not seeds:
             continue
-        points = {seed: one.estimates[i].value for seed, i in seeds.items()}
+        points = {seed: measure.estimates[i].value for seed, i in seeds.items()}
         defined = {seed: point for seed, point in points.items() if point is not None}
         mean, low, high = t_interval(list(defined.values()))
-        pairs = [(i, place[cells[0], s]) for s, i in seeds.items() if (cells[0], s) in place]
-        difference = _difference(one, pairs if cell != cells[0] else ())
-        name = (one.test, one.source, one.overall, one.measure, cell)
-        counts = (one.n, one.positives, one.groups)
+        pairs = [(i, index[cells[0], s]) for s, i in seeds.items() if (cells[0], s) in index]
+        difference = _difference(measure, pairs if cell != cells[0] else ())
+        name = (measure.test, measure.source, measure.overall, measure.measure, cell)
+        counts = (measure.n, measure.positives, measure.groups)
         values.append(Value(*name, mean, low, high, defined, *counts, *difference))
     return values
 
 
-def _difference(one: Compared, pairs: Sequence[tuple[int, int]]) -> tuple[float | None, ...]:
+def _difference(measure: Compared, pairs: Sequence[tuple[int, int]]) -> tuple[float | None, ...]:
     """Return the difference of paired runs, its interval over rows and that over seeds."""
     differences, resampled = [], []
     for ours, theirs in pairs:
-        mine, first = one.estimates[ours], one.estimates[theirs]
+        mine, first = measure.estimates[ours], measure.estimates[theirs]
         if mine.value is not None and first.value is not None:
             differences.append(mine.value - first.value)
             resampled.append(mine.resampled - first.resampled)
@@ -167,24 +167,26 @@ def t_interval(values: Sequence[float]) -> tuple[float | None, float | None, flo
 
 
 def _cost(
-    cell: str, grid: Grid, found: Sequence[tuple[Run, Finished]], failed: Sequence[int]
+    cell: str, grid: Grid, finished: Sequence[tuple[Run, Finished]], failed: Sequence[int]
 ) -> Cost:
-    done = [one for run, one in found if run.cell == cell]
-    seconds = [1000 * one.inference_seconds / max(one.inference_windows, 1) for one in done]
+    done = [run_done for run, run_done in finished if run.cell == cell]
+    seconds = [
+        1000 * run_done.inference_seconds / max(run_done.inference_windows, 1) for run_done in done
+    ]
     remarks = []
-    if any(one.tries > 1 for one in done):
+    if any(run_done.tries > 1 for run_done in done):
         remarks.append("a run was interrupted and continued")
     return Cost(
         cell,
         grid.cells[cell],
-        tuple(one.seed for one in done),
+        tuple(run_done.seed for run_done in done),
         done[0].parameters if done else None,
-        tuple(one.steps for one in done),
-        *t_interval([one.training_seconds for one in done]),
+        tuple(run_done.steps for run_done in done),
+        *t_interval([run_done.training_seconds for run_done in done]),
         *t_interval(seconds),
-        device=", ".join(sorted({one.inference_device for one in done})) or None,
+        device=", ".join(sorted({run_done.inference_device for run_done in done})) or None,
         failed_rows=sum(
-            count for (run, _), count in zip(found, failed, strict=True) if run.cell == cell
+            count for (run, _), count in zip(finished, failed, strict=True) if run.cell == cell
         ),
         remarks=tuple(remarks),
     )

@@ -35,11 +35,11 @@ def write_rows(path: Path, rows: Iterable[JudgedRow]) -> None:
     """Write one JSON object per line; never NaN."""
     with gzip.open(path, "wt", encoding="utf-8") as file:
         for row in rows:
-            found = row.prediction.evaluation
-            if isinstance(found, FailedEvaluation):
-                verdict = {"error": asdict(found)}
+            result = row.prediction.evaluation
+            if isinstance(result, FailedEvaluation):
+                verdict = {"error": asdict(result)}
             else:
-                verdict = {"verdict": found.to_dict()}
+                verdict = {"verdict": result.to_dict()}
             about = {"test": row.test, "leaked": row.leaked, "row": to_row(row.prediction.example)}
             file.write(f"{to_json_text(about | verdict)}\n")
 
@@ -67,5 +67,5 @@ def _read(line: Mapping[str, Any]) -> JudgedRow:
     if "unsupported" not in row["labels"]:  # reading concludes it from a verdict on the response
         example = replace(example, labels=replace(example.labels, unsupported=None))
     failed = "error" in line
-    found = FailedEvaluation(**line["error"]) if failed else read_evaluation(line["verdict"])
-    return JudgedRow(line["test"], Prediction(example, found), line["leaked"])
+    result = FailedEvaluation(**line["error"]) if failed else read_evaluation(line["verdict"])
+    return JudgedRow(line["test"], Prediction(example, result), line["leaked"])

@@ -32,11 +32,11 @@ class KeyedExample:
     @classmethod
     def of(cls, example: RagExample) -> Self:
         """Give keys to the sentences of the data, or else of the splitter."""
-        given = example.context_sentences or map(split_sentences, example.contexts)
+        by_context = example.context_sentences or map(split_sentences, example.contexts)
         contexts = {
-            f"{number}{_letters(place)}": ContextSpan(number, span.start, span.end)
-            for number, spans in enumerate(given)
-            for place, span in enumerate(spans)
+            f"{number}{_letters(index)}": ContextSpan(number, span.start, span.end)
+            for number, spans in enumerate(by_context)
+            for index, span in enumerate(spans)
         }
         spans = example.response_sentences or split_sentences(example.response)
         return cls(example, contexts, {_letters(n): span for n, span in enumerate(spans)})
@@ -108,8 +108,8 @@ class Answer(BaseModel):
     def supported(self) -> dict[str, bool]:
         """Return whether each sentence of the response is supported, by key."""
         return {
-            each.response_sentence_key: each.fully_supported
-            for each in self.sentence_support_information
+            support.response_sentence_key: support.fully_supported
+            for support in self.sentence_support_information
         }
 
     def labels(self, keyed: KeyedExample) -> Labels:
@@ -119,8 +119,8 @@ class Answer(BaseModel):
             "unsupported_response_sentence_keys": unsupported,
             "adherence_score": self.overall_supported,
         }
-        place = keyed.example.id or ""
-        return read_labels(values, keyed.contexts, keyed.response, place, SourceReport(place))
+        name = keyed.example.id or ""
+        return read_labels(values, keyed.contexts, keyed.response, name, SourceReport(name))
 
 
 def read_answer(text: str, keyed: KeyedExample) -> Answer:
@@ -134,23 +134,25 @@ def read_answer(text: str, keyed: KeyedExample) -> Answer:
 def _with_explanations(value: dict[str, Any]) -> dict[str, Any]:
     """Add the explanations that are missing: no label depends on them."""
     empty = {"relevance_explanation": "", "overall_supported_explanation": ""}
-    for each in value.get("sentence_support_information") or ():
-        if isinstance(each, dict):
-            each.setdefault("explanation", "")
+    for support in value.get("sentence_support_information") or ():
+        if isinstance(support, dict):
+            support.setdefault("explanation", "")
     return empty | {name: value[name] for name in Answer.model_fields if name in value}
 
 
 def _faults(answer: Answer, keyed: KeyedExample) -> Iterator[str]:
     """Yield what contradicts the example or another part of the answer, in words."""
     support = answer.sentence_support_information
-    counts = Counter(each.response_sentence_key for each in support)
+    counts = Counter(judged.response_sentence_key for judged in support)
     relevant = set(answer.all_relevant_sentence_keys)
     utilized = set(answer.all_utilized_sentence_keys)
-    evidence = {key for each in support for key in each.supporting_sentence_keys} - SUPPORT_WORDS
+    evidence = {
+        key for judged in support for key in judged.supporting_sentence_keys
+    } - SUPPORT_WORDS
     documents = keyed.contexts.keys()
     bare = [e.response_sentence_key for e in support if not e.supporting_sentence_keys]
     supported = answer.supported()
-    found: tuple[tuple[str, Iterable[str]], ...] = (
+    faults: tuple[tuple[str, Iterable[str]], ...] = (
         ("no judgement of the response's sentences", keyed.response.keys() - counts.keys()),
         ("more than one judgement of", (key for key, count in counts.items() if count > 1)),
         ("the response has no sentences", counts.keys() - keyed.response.keys()),
@@ -160,7 +162,7 @@ def _faults(answer: Answer, keyed: KeyedExample) -> Iterator[str]:
         ("fully supported, but without supporting keys:", (k for k in bare if supported[k])),
         ("supporting, but not in all_utilized_sentence_keys:", (evidence & documents) - utilized),
     )
-    for fault, keys in found:
+    for fault, keys in faults:
         if listed := sorted(keys, key=lambda key: (len(key), key)):
             more = ", ..." if len(listed) > _SHOWN else ""
             yield f"{fault} {', '.join(key[:40] for key in listed[:_SHOWN])}{more}"

@@ -179,12 +179,12 @@ def _keyed(row: LogRow) -> KeyedExample:
 
 def _rejected(row: LogRow, error: ExampleError) -> Row:
     """Return what tells a row from others, its texts, and the reason for no labels."""
-    place: Row = {"row": row.number, "id": row.example.id}
+    texts: Row = {"row": row.number, "id": row.example.id}
     if isinstance(row.example, RagExample):
-        place |= {name: getattr(row.example, name) for name in ("question", "contexts", "response")}
+        texts |= {name: getattr(row.example, name) for name in ("question", "contexts", "response")}
     reason: Row = {"error": {"code": error.code, "message": str(error)}}
     calls = {"calls": error.calls} if isinstance(error, RejectedError) else {}
-    return place | _metadata(row) | reason | calls
+    return texts | _metadata(row) | reason | calls
 
 
 def _metadata(row: LogRow) -> Row:

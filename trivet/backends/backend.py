@@ -123,8 +123,8 @@ def check_ends(file: str, inputs: Set[str], outputs: Set[str]) -> None:
         ("inputs", inputs, frozenset(Windows._fields), optional),
         ("outputs", outputs, frozenset(output_names(heads)), frozenset[str]()),
     )
-    for end, given, wanted, optional in ends:
-        missing, unknown = sorted(wanted - given - optional), sorted(given - wanted)
+    for end, present, wanted, optional in ends:
+        missing, unknown = sorted(wanted - present - optional), sorted(present - wanted)
         if missing or unknown:
             raise BundleError(
                 f"{file}: its {end} do not fit: missing {', '.join(missing) or 'none'}; "
@@ -184,9 +184,9 @@ def choose_graph(bundle: Bundle, precision: Precision | None, on_gpu: bool = Fal
     fastest: Precision = "fp16" if on_gpu else "int8"
     wanted = (precision,) if precision else (fastest, "fp32")
     by_precision = {graph.precision: graph for graph in reversed(bundle.info.graphs)}
-    for each in wanted:
-        if each in by_precision:
-            return by_precision[each]
+    for kind in wanted:
+        if kind in by_precision:
+            return by_precision[kind]
     has = ", ".join(sorted(by_precision)) or "none"
     # With --out, and for GPUs, the graph is written only if it is named.
     named = bundle.read_only or wanted[0] in ("bf16", "fp16")

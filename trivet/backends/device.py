@@ -63,8 +63,8 @@ def find_gpu(device: str | None) -> int | None:
         return number
     if device in ("cpu", None):
         return None
-    found = f"{driver.gpus} GPU{'s' * (driver.gpus > 1)}" if driver else "no driver or no GPU"
-    raise BackendError(f"no device {device}: CUDA finds {found}; use --device cpu")
+    hardware = f"{driver.gpus} GPU{'s' * (driver.gpus > 1)}" if driver else "no driver or no GPU"
+    raise BackendError(f"no device {device}: CUDA finds {hardware}; use --device cpu")
 
 
 def check_driver(library: str, built_for: str) -> None:

@@ -135,15 +135,15 @@ def check_options(
             raise ValueError(f"{name} ({count}) must be at least 1")
 
 
-def _check_name(option: str, given: object, names: tuple[str, ...]) -> None:
-    if given in names:
+def _check_name(option: str, name: object, names: tuple[str, ...]) -> None:
+    if name in names:
         return
-    low = str(given).lower()
+    low = str(name).lower()
     near = difflib.get_close_matches(low, names, 1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     if low == "gpu" or is_device(low):
         hint = f"; a device is another option: device={'cuda' if low == 'gpu' else low!r}"
-    raise BackendError(f"no {option} {given!r}; use {', '.join(names)}{hint}")
+    raise BackendError(f"no {option} {name!r}; use {', '.join(names)}{hint}")
 
 
 def load_tokenizer(bundle: Bundle) -> SegmentTokenizer:
@@ -153,12 +153,12 @@ def load_tokenizer(bundle: Bundle) -> SegmentTokenizer:
         BundleError: It is not a tokenizer, or its special tokens are not those of the model.
     """
     tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
-    said, found = bundle.info.special_tokens, tokenizer.special
-    if (said.cls, said.sep, said.pad) != (found.cls, found.sep, found.pad):
+    stated, actual = bundle.info.special_tokens, tokenizer.special
+    if (stated.cls, stated.sep, stated.pad) != (actual.cls, actual.sep, actual.pad):
         raise BundleError(
-            f"{TOKENIZER_NAME}: its special tokens are cls {found.cls}, sep {found.sep}, pad "
-            f"{found.pad}, but bundle.json says cls {said.cls}, sep {said.sep}, pad {said.pad}; "
-            "the tokenizer belongs to another model"
+            f"{TOKENIZER_NAME}: its special tokens are cls {actual.cls}, sep {actual.sep}, pad "
+            f"{actual.pad}, but bundle.json says cls {stated.cls}, sep {stated.sep}, pad "
+            f"{stated.pad}; the tokenizer belongs to another model"
         )
     return tokenizer
 
@@ -307,10 +307,13 @@ def find_engine(bundle: Bundle, precision: Precision | None = None) -> tuple[byt
     for graph in graphs:
         sha256 = bundle.manifest.files[graph.file].sha256
         assert graph.precision != "int8"
-        found = cache.get(engine_key(sha256, graph.precision, target, profiles))
-        if found is not None:
-            return found
-    built = {f"{one.target.gpu} and TensorRT {one.target.tensorrt}" for one in bundle.info.engines}
+        built_engine = cache.get(engine_key(sha256, graph.precision, target, profiles))
+        if built_engine is not None:
+            return built_engine
+    built = {
+        f"{engine.target.gpu} and TensorRT {engine.target.tensorrt}"
+        for engine in bundle.info.engines
+    }
     raise BackendError(
         f"{cache.folder}: no engine of {bundle.folder / graphs[0].file} for {target.gpu} and "
         f"TensorRT {target.tensorrt} (built so far: {', '.join(sorted(built)) or 'none'}); run "
@@ -329,7 +332,7 @@ def find_graphs(bundle: Bundle, precision: Precision | None = None) -> list[Grap
     fitting = [
         graph
         for kind in ((precision,) if precision else _PRECISIONS)
-        for graph in sorted(bundle.info.graphs, key=lambda each: -each.opset)
+        for graph in sorted(bundle.info.graphs, key=lambda graph_info: -graph_info.opset)
         if graph.precision == kind and graph.portable
     ]
     if not fitting:

@@ -70,13 +70,13 @@ class OnnxRuntimeBackend:
             self._all_threads = _open(path, all_threads, sums_fit, spin=False)
         self.name = f"onnxruntime {path.name}"
         self.workers = workers
-        given = {node.name: node.type for node in self._session.get_inputs()}
+        inputs = {node.name: node.type for node in self._session.get_inputs()}
         self._outputs = [node.name for node in self._session.get_outputs()]
-        check_ends(path.name, set(given), set(self._outputs))
-        unknown = {name: kind for name, kind in given.items() if kind not in _DTYPES}
+        check_ends(path.name, set(inputs), set(self._outputs))
+        unknown = {name: kind for name, kind in inputs.items() if kind not in _DTYPES}
         if unknown:
             raise BundleError(f"{path.name}: inputs of an unsupported type: {unknown}")
-        self._inputs = {name: _DTYPES[kind] for name, kind in given.items()}
+        self._inputs = {name: _DTYPES[kind] for name, kind in inputs.items()}
         self.inputs = tuple(name for name in Windows._fields if name in self._inputs)
 
     def run(self, windows: Windows) -> Outputs:

@@ -114,8 +114,8 @@ class OpenVinoBackend:
         # OpenVINO reads garbage for an id beyond its table, without an error.
         if ids.min() < 0 or (self._vocabulary is not None and ids.max() >= self._vocabulary):
             known = f"0 to {(self._vocabulary or 0) - 1}; the tokenizer belongs to another model"
-            found = f"token ids from {ids.min()} to {ids.max()}, but it knows {known}"
-            raise call_error(self.name, windows, found)
+            reason = f"token ids from {ids.min()} to {ids.max()}, but it knows {known}"
+            raise call_error(self.name, windows, reason)
         arrays = self._padded(windows)._asdict()
         feed = {
             name: np.ascontiguousarray(arrays[name], dtype=dtype)
@@ -158,7 +158,7 @@ def load_openvino() -> Any:
 
 def _count_words(model: Any) -> int | None:
     """Return how many token ids the embedding tables of a model hold; ``None`` if none is found."""
-    found = []
+    lengths = []
     for node in model.get_ops():
         if node.get_type_name() != "Gather":
             continue
@@ -166,8 +166,8 @@ def _count_words(model: Any) -> int | None:
         if index.get_type_name() == "Convert":
             index = index.input_value(0).get_node()
         if index.get_type_name() == "Parameter" and "input_ids" in index.output(0).names:
-            found.append(table[0].get_length())
-    return min(found, default=None)
+            lengths.append(table[0].get_length())
+    return min(lengths, default=None)
 
 
 class OpenVinoChoice(NamedTuple):
@@ -204,7 +204,7 @@ def choose_for_openvino(bundle: Bundle, precision: Precision | None) -> OpenVino
         )
     graph = choose_graph(bundle, precision)
     if graph.precision == "int8" and not graph.sums_fit and quick_sums_overflow():
-        if precision is not None or all(one.precision != "fp32" for one in bundle.info.graphs):
+        if precision is not None or all(graph.precision != "fp32" for graph in bundle.info.graphs):
             raise BundleError(
                 f"{bundle.path(graph.file)}: int8 sums overflow in OpenVINO on this processor, "
                 "which has no VNNI; take --backend onnx, whose int8 is exact here, or --precision "

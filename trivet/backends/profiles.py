@@ -105,12 +105,12 @@ def make_profiles(window: int, max_windows: int = MAX_WINDOWS) -> tuple[ShapeRan
 
 def max_positions(profiles: tuple[ShapeRange, ...]) -> int:
     """Return the most positions of a call of any window length."""
-    return min(POSITIONS, max(each.most["N"] * each.most["L"] for each in profiles))
+    return min(POSITIONS, max(profile.most["N"] * profile.most["L"] for profile in profiles))
 
 
 def windows_limit(profiles: tuple[ShapeRange, ...]) -> int:
     """Return the most windows of a call, however short they are."""
-    return max(each.most["N"] for each in profiles)
+    return max(profile.most["N"] for profile in profiles)
 
 
 def _profile(length: int, few: int, many: int) -> ShapeRange:
@@ -151,7 +151,7 @@ def choose_profile(profiles: tuple[ShapeRange, ...], sizes: Sizes) -> int:
         and profile.least["N"] <= wanted["N"]
     ]
     if not fits:
-        largest = {letter: max(each.most[letter] for each in profiles) for letter in wanted}
+        largest = {letter: max(profile.most[letter] for profile in profiles) for letter in wanted}
         raise BackendError(
             f"no profile of the engine takes {sizes}; the largest sizes are {largest}; "
             "run fewer windows per call"

@@ -201,8 +201,8 @@ class _Context:
             ) from error
         _must(not missing, f"shapes are missing: {', '.join(missing)}")
         for name in self._outputs:
-            found = tuple(context.get_tensor_shape(name))
-            _must(found == wanted[name], f"{name} is of shape {found} instead of {wanted[name]}")
+            shape = tuple(context.get_tensor_shape(name))
+            _must(shape == wanted[name], f"{name} is of shape {shape} instead of {wanted[name]}")
 
         def start() -> None:
             for name in self._names:

@@ -34,8 +34,8 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 def default_folder() -> Path:
     """Return ``$TRIVET_CACHE``, or ``trivet/engines`` in the user's cache folder."""
-    if own := os.environ.get("TRIVET_CACHE"):
-        return Path(own)
+    if chosen := os.environ.get("TRIVET_CACHE"):
+        return Path(chosen)
     caches = os.environ.get("XDG_CACHE_HOME")
     return (Path(caches) if caches else Path.home() / ".cache") / "trivet" / "engines"
 
@@ -54,17 +54,17 @@ class EngineCache:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise BackendError(f"{folder}: not a folder that can be created: {error}") from error
-        found = folder.lstat()
-        if not stat.S_ISDIR(found.st_mode):
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode):
             raise BackendError(f"{folder}: not a folder; engines are only kept in a folder")
-        if hasattr(os, "getuid") and found.st_uid != os.getuid():
+        if hasattr(os, "getuid") and status.st_uid != os.getuid():
             raise BackendError(
-                f"{folder}: belongs to user {found.st_uid}; an engine is code, and only your "
+                f"{folder}: belongs to user {status.st_uid}; an engine is code, and only your "
                 "own is loaded. Set TRIVET_CACHE to a folder of yours"
             )
-        if found.st_mode & _OTHERS:
+        if status.st_mode & _OTHERS:
             raise BackendError(
-                f"{folder}: open to other users (mode {stat.S_IMODE(found.st_mode):04o}); an "
+                f"{folder}: open to other users (mode {stat.S_IMODE(status.st_mode):04o}); an "
                 f"engine is code. Make it yours alone: chmod 700 {folder}"
             )
 
@@ -90,8 +90,8 @@ class EngineCache:
             info = EngineInfo.model_validate_json(described.read_bytes())
             plan = path.read_bytes()
         except (OSError, ValidationError) as error:
-            said = fault_words(error, 1) if isinstance(error, ValidationError) else error.strerror
-            raise BackendError(f"{described}: damaged, remove it: {said}") from error
+            reason = fault_words(error, 1) if isinstance(error, ValidationError) else error.strerror
+            raise BackendError(f"{described}: damaged, remove it: {reason}") from error
         if info.key != key or hashlib.sha256(plan).hexdigest() != info.engine_sha256:
             raise BackendError(f"{path}: not the engine that {described.name} describes; remove it")
         return plan, info
@@ -247,7 +247,7 @@ def _make_monitor(tensorrt: Any, progress: Progress) -> Any:
 def _make_profile(builder: Any, sizes: ShapeRange, inputs: set[str]) -> Any:
     """Return one optimization profile for TensorRT."""
     profile = builder.create_optimization_profile()
-    least, usual, most = (shapes(Sizes(**each)) for each in (sizes.least, sizes.usual, sizes.most))
+    least, usual, most = (shapes(Sizes(**size)) for size in (sizes.least, sizes.usual, sizes.most))
     for name in inputs:
         profile.set_shape(name, least[name], usual[name], most[name])
     return profile

@@ -133,23 +133,25 @@ class TorchBackend:
         shape = padded_shape(n, length, self._window)
         if shape not in self._recorded:
             self._recorded[shape] = self._record(shape)
-        graph, given, logits = self._recorded[shape]
-        for buffer, values in zip(given, inputs, strict=True):
+        graph, buffers, logits = self._recorded[shape]
+        for buffer, values in zip(buffers, inputs, strict=True):
             buffer.zero_()[:n, :length] = values
         graph.replay()
-        return {name: each[:n, :length] for name, each in logits.items()}
+        return {name: values_[:n, :length] for name, values_ in logits.items()}
 
     def _record(self, shape: tuple[int, int]) -> _Recorded:
         """Capture the call of a shape as a CUDA graph."""
-        given = tuple(torch.zeros(shape, dtype=torch.int64, device=self._device) for _ in range(3))
+        buffers = tuple(
+            torch.zeros(shape, dtype=torch.int64, device=self._device) for _ in range(3)
+        )
         for _ in range(_WARM_UP):
-            self._read(given)
+            self._read(buffers)
         torch.cuda.synchronize(self._device)
         graph = torch.cuda.CUDAGraph()
         # Other threads may use the GPU meanwhile.
         with torch.cuda.graph(graph, self._pool, capture_error_mode="thread_local"):
-            logits = self._read(given)
-        return _Recorded(graph, given, logits)
+            logits = self._read(buffers)
+        return _Recorded(graph, buffers, logits)
 
 
 def padded_shape(n: int, length: int, window: int) -> tuple[int, int]:
@@ -247,7 +249,7 @@ def compile_layers(model: nn.Module) -> None:
     The attention of BERT, MPNet and ModernBERT is one kernel of the library: what comes after it is
     compiled, and in ModernBERT norm and rotation before it. The library's own encoders are not.
     """
-    layers = {id(each.rest) for each in model.modules() if isinstance(each, DebertaLayer)}
+    layers = {id(module.rest) for module in model.modules() if isinstance(module, DebertaLayer)}
     for module in model.modules():
         if isinstance(module, DebertaLayer):
             module.compile(dynamic=True, recompile_limit=_VERSIONS)

@@ -115,7 +115,7 @@ def _name_place(
     result: Evaluation | FailedEvaluation, row: LogRow
 ) -> Evaluation | FailedEvaluation:
     """Add the place of the row to the message of a failure, unless reading did it."""
-    place = f"{row.place}: "
-    if isinstance(result, FailedEvaluation) and not result.message.startswith(place):
-        return replace(result, message=place + result.message)
+    where = f"{row.place}: "
+    if isinstance(result, FailedEvaluation) and not result.message.startswith(where):
+        return replace(result, message=where + result.message)
     return result

@@ -81,11 +81,11 @@ def _rows(lines: Path) -> Iterator[dict[str, Any]]:
 
 def _columns(lines: Path) -> list[str]:
     """Return the columns of all rows: the row, the fields of a verdict in order, then others."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for row in _rows(lines):
-        found |= dict.fromkeys(row)
+        names |= dict.fromkeys(row)
     order = ["row", *FIELDS]
-    return [*filter(found.__contains__, order), *(name for name in found if name not in order)]
+    return [*filter(names.__contains__, order), *(name for name in names if name not in order)]
 
 
 def _cell(value: Any) -> Any:
@@ -177,17 +177,17 @@ def _schema(names: set[str], kinds: Mapping[str, str]) -> pyarrow.Schema:
     import pyarrow as pa
 
     whole, number, text, truth = pa.int64(), pa.float64(), pa.string(), pa.bool_()
-    place = [("start", whole), ("end", whole), ("text", text)]
+    span = [("start", whole), ("end", whole), ("text", text)]
     scores = [(name, number) for name in CONTEXT_HEADS]
-    context_sentences = pa.list_(pa.struct([*place, *scores]))
-    source = pa.struct([("context", whole), *place[:2], ("score", number)])
+    context_sentences = pa.list_(pa.struct([*span, *scores]))
+    source = pa.struct([("context", whole), *span[:2], ("score", number)])
     evidence = ("evidence", pa.list_(source))
     sentence = [("support", number), ("supported", truth), evidence, ("abstains", truth)]
-    context_span = pa.struct([("context", whole), *place[:2]])
+    context_span = pa.struct([("context", whole), *span[:2]])
     words = [(name, text) for name in ("reason", "category", "subcategory")]
     places = [(name, context_span) for name in ("found_at", "instead")]
-    spans = pa.list_(pa.struct([*place, ("probability", number), *words, *places]))
-    mark = pa.struct([*place[:2], ("context", whole), ("supported", truth)])
+    spans = pa.list_(pa.struct([*span, ("probability", number), *words, *places]))
+    mark = pa.struct([*span[:2], ("context", whole), ("supported", truth)])
     types = {
         "row": whole,
         "id": text,
@@ -196,7 +196,7 @@ def _schema(names: set[str], kinds: Mapping[str, str]) -> pyarrow.Schema:
         "abstains": truth,
         "language": text,
         **dict.fromkeys(("unsupported", "to_check"), spans),
-        "sentences": pa.list_(pa.struct([*place, *sentence])),
+        "sentences": pa.list_(pa.struct([*span, *sentence])),
         "contexts": pa.list_(
             pa.struct([*scores, ("sentences", context_sentences), ("id", text), ("title", text)])
         ),

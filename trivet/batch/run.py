@@ -108,7 +108,6 @@ def evaluate_to_file(
             blocks = evaluate_blocks(
                 *(evaluator, rows, settings, record.block_characters),
                 first_block=done.blocks,
-                fail_fast=policy.fail_fast,
             )
             for block in stack.enter_context(contextlib.closing(blocks)):
                 if block.lines:

@@ -36,10 +36,10 @@ class Shard:
 
 def parse_shard(text: str) -> Shard:
     """Parse a shard such as ``2/8``; raises ``DataError`` for any other form."""
-    found = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
-    if found is None:
+    match = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
+    if match is None:
         raise DataError(f"shard {text!r} must be NUMBER/COUNT, such as 2/8")
-    return Shard(int(found[1]), int(found[2]))
+    return Shard(int(match[1]), int(match[2]))
 
 
 def parse_mapping(pairs: Sequence[str]) -> dict[str, str | list[str]]:

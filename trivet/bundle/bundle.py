@@ -181,10 +181,12 @@ def write_bundle(
         from safetensors.torch import save
 
         # Copies, because safetensors refuses tensors that share memory, such as tied weights.
-        state = {name: each.detach().cpu().clone().contiguous() for name, each in weights.items()}
+        state = {
+            name: tensor.detach().cpu().clone().contiguous() for name, tensor in weights.items()
+        }
         files[WEIGHTS_NAME] = save(state)
-        own = {name: getattr(architecture, name) for name in IN_ENCODER_JSON}
-        files[ENCODER_NAME] = (json.dumps(own, indent=2) + "\n").encode()
+        described = {name: getattr(architecture, name) for name in IN_ENCODER_JSON}
+        files[ENCODER_NAME] = (json.dumps(described, indent=2) + "\n").encode()
     files.update(extra or {})
     check_folder(folder)
     _replace(folder, info, files, {})
@@ -206,7 +208,7 @@ def add_files(
     """
     bundle = read_bundle(folder)
     bundle.check_writable()
-    kept = {name: one for name, one in bundle.manifest.files.items() if name not in without}
+    kept = {name: record for name, record in bundle.manifest.files.items() if name not in without}
     _replace(bundle.folder, info or bundle.info, files, kept)
 
 
@@ -258,11 +260,11 @@ def check_folder(folder: Path) -> None:
     Raises:
         BundleError: It holds files that belong to no bundle.
     """
-    own = {*_OWN_NAMES, PARTIAL_NAME}
+    names = {*_OWN_NAMES, PARTIAL_NAME}
     with contextlib.suppress(OSError, ValueError):  # what an older bundle lists is its own
-        own |= Manifest.model_validate_json((folder / MANIFEST_NAME).read_bytes()).files.keys()
+        names |= Manifest.model_validate_json((folder / MANIFEST_NAME).read_bytes()).files.keys()
     present = folder.iterdir() if folder.exists() else ()
-    others = sorted(path.name for path in present if path.name not in own)
+    others = sorted(path.name for path in present if path.name not in names)
     if others:
         raise BundleError(
             f"{folder}: holds {', '.join(others[:5])}, which is not part of a bundle; "
@@ -292,7 +294,7 @@ def _replace(
         (partial / CARD_NAME).write_text(render_card(info), encoding="utf-8")
         write_manifest(partial, kept)
         new = {path.name for path in partial.iterdir()}
-        for name in sorted(new, key=lambda each: (each == MANIFEST_NAME, each)):
+        for name in sorted(new, key=lambda file_name: (file_name == MANIFEST_NAME, file_name)):
             if name == MANIFEST_NAME:  # last, after the old files are gone
                 for old in folder.iterdir():
                     if old.name not in (*new, *kept, PARTIAL_NAME):

@@ -12,8 +12,8 @@ from trivet.bundle.hub import HUB_NAME
 
 def find_checkpoint(name: str) -> tuple[str, str | None]:
     """Return the folder or the repository of a name, and its revision."""
-    found = None if Path(name).exists() else HUB_NAME.fullmatch(name)
-    return (found[1], found[2]) if found else (name, None)
+    match = None if Path(name).exists() else HUB_NAME.fullmatch(name)
+    return (match[1], match[2]) if match else (name, None)
 
 
 def load_checkpoint(

@@ -45,8 +45,8 @@ def locate(name: str | os.PathLike[str]) -> Located:
     same = folder.exists() and folder.resolve() == EMBEDDED_BUNDLE.resolve()
     if text == EMBEDDED_BUNDLE.name or same:
         return Located(EMBEDDED_BUNDLE, None, True)
-    if not folder.exists() and (found := HUB_NAME.fullmatch(text)):
-        folder = _download(text, found[1], found[2])
+    if not folder.exists() and (match := HUB_NAME.fullmatch(text)):
+        folder = _download(text, match[1], match[2])
     if folder.parent.name == "snapshots" and folder.parent.parent.name.startswith("models--"):
         return Located(folder, folder.name, True)  # the layout of the hub's cache
     return Located(folder, None, False)
@@ -102,8 +102,8 @@ def explain_hub_error(name: str, error: Exception) -> BundleError:
     for kind, reason in reasons.items():
         if isinstance(error, kind):
             return BundleError(f"{name}: {reason}")
-    said = str(error).strip().splitlines() or [type(error).__name__]
-    return BundleError(f"{name}: the hub cannot be used: {said[0]}")
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return BundleError(f"{name}: the hub cannot be used: {lines[0]}")
 
 
 def _download(name: str, repository: str, revision: str | None) -> Path:

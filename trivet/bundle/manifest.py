@@ -121,15 +121,15 @@ def check_manifest(folder: Path, links_into: Path | None = None) -> Manifest:
             "belong to the bundle"
         )
     for name, expected in manifest.files.items():
-        found = _record(folder / name)
-        if found.size != expected.size:
+        actual = _record(folder / name)
+        if actual.size != expected.size:
             raise BundleError(
-                f"{folder / name}: {found.size} bytes instead of {expected.size}; the file is "
+                f"{folder / name}: {actual.size} bytes instead of {expected.size}; the file is "
                 "truncated or was replaced, copy the bundle again"
             )
-        if found.sha256 != expected.sha256:
+        if actual.sha256 != expected.sha256:
             raise BundleError(
-                f"{folder / name}: SHA-256 {found.sha256[:12]}... instead of "
+                f"{folder / name}: SHA-256 {actual.sha256[:12]}... instead of "
                 f"{expected.sha256[:12]}...; the file was altered or damaged, copy the bundle again"
             )
     return manifest

@@ -59,11 +59,11 @@ def _use(info: BundleInfo) -> str:
 
 
 def _evidence(info: BundleInfo) -> str:
-    count, said = info.window.evidence_sentences, ""
+    count, text = info.window.evidence_sentences, ""
     if info.window.layout == "lettucedetect":
-        said += "They have LettuceDetect's prompt. "
+        text += "They have LettuceDetect's prompt. "
     if info.window.sort_contexts:
-        said += (
+        text += (
             "If an example needs several windows, the contexts that share most words with question "
             "and response are read first, together. "
         )
@@ -71,13 +71,13 @@ def _evidence(info: BundleInfo) -> str:
         shown = (
             f"{count} context sentences that share" if count > 1 else "context sentence that shares"
         )
-        said += (
+        text += (
             "Examples of several windows also have evidence windows, which show for each response "
             f"sentence the {shown} most words with it. The support of a token is a mean of the "
             "highest of its ordinary windows and of the evidence window's, as logits; of n "
             "ordinary windows the evidence window weighs 1/n, and at most one half. "
         )
-    return said
+    return text
 
 
 def _numbers(info: BundleInfo) -> str:
@@ -110,11 +110,11 @@ def _alarms(info: BundleInfo) -> str:
         return ""
     rows = [
         [
-            one.data,
-            *(_shares(one.found, one.hallucinated), str(one.hallucinated)),
-            *(_shares(one.false_alarms, one.faithful), str(one.faithful)),
+            alarm.data,
+            *(_shares(alarm.found, alarm.hallucinated), str(alarm.hallucinated)),
+            *(_shares(alarm.false_alarms, alarm.faithful), str(alarm.faithful)),
         ]
-        for one in info.alarms
+        for alarm in info.alarms
     ]
     header = ["dev set", "found, %", "hallucinated", "false alarms, %", "faithful"]
     return "\n\nAnswers that are flagged at careful, balanced and strict:\n\n" + _table(
@@ -127,15 +127,15 @@ def _shares(counts: Sequence[int], n: int) -> str:
 
 
 def _sources(info: BundleInfo) -> str:
-    found = info.evidence
-    if found is None:
+    evidence = info.evidence
+    if evidence is None:
         return ""
     return (
         f"Context sentences whose probability to support a response sentence reaches "
-        f"{found.threshold:.4g} are its sources, at most five; a supported sentence has at least "
-        "the best one. "
-        f"That probability was fitted too (scale {found.scale:.3f}, shift {found.shift:.3f}, "
-        f"lexical overlap {found.lexical_overlap:.3f}). "
+        f"{evidence.threshold:.4g} are its sources, at most five; a supported sentence has at "
+        "least the best one. "
+        f"That probability was fitted too (scale {evidence.scale:.3f}, shift {evidence.shift:.3f}, "
+        f"lexical overlap {evidence.lexical_overlap:.3f}). "
     )
 
 
@@ -248,12 +248,12 @@ def _files(info: BundleInfo) -> str:
 def _openvino(kept: OpenVinoInfo) -> str:
     rows = [
         [
-            f"{each.method} (kept)" if each.method == kept.method else each.method,
-            f"{each.milliseconds:.1f}",
-            f"{-each.auroc_loss:+.4f}",
-            f"{each.rmse_loss:+.4f}",
+            f"{candidate.method} (kept)" if candidate.method == kept.method else candidate.method,
+            f"{candidate.milliseconds:.1f}",
+            f"{-candidate.auroc_loss:+.4f}",
+            f"{candidate.rmse_loss:+.4f}",
         ]
-        for each in kept.candidates
+        for candidate in kept.candidates
     ]
     header = ["method", "ms per window", "AUROC against fp32", "RMSE against fp32"]
     return (

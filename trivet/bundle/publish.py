@@ -33,22 +33,22 @@ def publish(bundle: str | os.PathLike[str], repository: str, private: bool = Fal
     name = HUB_NAME.fullmatch(repository)
     if name is None or name[2] is not None:
         raise BundleError(f"{repository}: a repository on the hub is named org/name")
-    found = read_bundle(bundle)
-    check_hub_files(str(bundle), found.manifest)
+    stored = read_bundle(bundle)
+    check_hub_files(str(bundle), stored.manifest)
     hub = import_hub(repository)
-    licence = found.info.encoder.licence.lower()
+    licence = stored.info.encoder.licence.lower()
     header = {
         "library_name": "trivet",
         "license": licence if licence in _LICENCES else "other",
         "tags": "[rag, hallucination-detection, faithfulness]",
     }
     lines = "".join(f"{key}: {value}\n" for key, value in header.items())
-    body = render_card(found.info).replace("path/to/this/folder", repository)
+    body = render_card(stored.info).replace("path/to/this/folder", repository)
     card = f"---\n{lines}---\n\n{body}".encode()
     record = FileRecord(size=len(card), sha256=hashlib.sha256(card).hexdigest())
-    files = found.manifest.files | {CARD_NAME: record}
-    manifest = found.manifest.model_copy(update={"files": files})
-    content = {name: found.folder / name for name in files} | {
+    files = stored.manifest.files | {CARD_NAME: record}
+    manifest = stored.manifest.model_copy(update={"files": files})
+    content = {name: stored.folder / name for name in files} | {
         CARD_NAME: card,
         MANIFEST_NAME: (manifest.model_dump_json(indent=2) + "\n").encode(),
     }
@@ -56,9 +56,9 @@ def publish(bundle: str | os.PathLike[str], repository: str, private: bool = Fal
         api = hub.HfApi()
         api.create_repo(repository, private=private, exist_ok=True)
         old = set(api.list_repo_files(repository)) - content.keys() - _KEPT
-        changes = [hub.CommitOperationAdd(name, each) for name, each in sorted(content.items())]
+        changes = [hub.CommitOperationAdd(name, data) for name, data in sorted(content.items())]
         changes += [hub.CommitOperationDelete(name) for name in sorted(old)]
-        message = f"{found.info.name}, written by trivet {found.info.package_version}"
+        message = f"{stored.info.name}, written by trivet {stored.info.package_version}"
         return str(api.create_commit(repository, changes, commit_message=message).oid)
     except Exception as error:  # the library passes on errors of its HTTP client
         raise explain_hub_error(repository, error) from error

@@ -338,8 +338,8 @@ class BundleInfo(Part):
                 raise ValueError(f"{name} ({part}) must be with a {head} head (heads: {heads})")
         outputs = outputs_of(self.heads)
         if (self.inputs, self.outputs) != (INPUTS, outputs):
-            given = (each.name for each in (*self.inputs, *self.outputs))
-            odd = {each.name for each in (*INPUTS, *outputs)}.symmetric_difference(given)
+            present = (tensor.name for tensor in (*self.inputs, *self.outputs))
+            odd = {tensor.name for tensor in (*INPUTS, *outputs)}.symmetric_difference(present)
             raise ValueError(
                 "inputs or outputs differ from the tensors this trivet works with "
                 f"({', '.join(sorted(odd)) or 'in type, dimensions or order'}); another trivet "

@@ -72,7 +72,12 @@ def error_rates(alarms: Iterable[AlarmsInfo]) -> list[ErrorRates]:
     """Return the rates of errors at the default threshold."""
     return [
         ErrorRates(
-            one.data, "dev", one.faithful, one.false_alarms[1], one.hallucinated, one.found[1]
+            alarm.data,
+            "dev",
+            alarm.faithful,
+            alarm.false_alarms[1],
+            alarm.hallucinated,
+            alarm.found[1],
         )
-        for one in alarms
+        for alarm in alarms
     ]

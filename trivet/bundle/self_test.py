@@ -83,7 +83,7 @@ class SelfTest(Part):
 
     def without(self, file: str) -> SelfTest:
         """Return the test without the answers of one file."""
-        kept = {name: each for name, each in self.expected.items() if name != file}
+        kept = {name: answers for name, answers in self.expected.items() if name != file}
         return self.model_copy(update={"expected": kept})
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -120,15 +120,15 @@ class SelfTest(Part):
                 f"{', '.join(sorted(expected.outputs))}"
             )
         for name, recorded in expected.outputs.items():
-            wanted, found = recorded.array(np.float32), _comparable(name, outputs[name])
-            if found.shape != wanted.shape:
+            wanted, actual = recorded.array(np.float32), _comparable(name, outputs[name])
+            if actual.shape != wanted.shape:
                 raise BundleError(
-                    f"{file}: self-test: {name} has shape {found.shape} instead of "
+                    f"{file}: self-test: {name} has shape {actual.shape} instead of "
                     f"{wanted.shape}; run `trivet export onnx` on the bundle again"
                 )
-            if not np.isfinite(found).all():
+            if not np.isfinite(actual).all():
                 raise BundleError(f"{file}: self-test: {name} is not finite on this machine")
-            worst = max(worst, float(np.abs(found - wanted).max(initial=0.0)))
+            worst = max(worst, float(np.abs(actual - wanted).max(initial=0.0)))
         kinds = {expected.precision, precision or expected.precision}
         tolerance = sum(TOLERANCE.get(kind, TOLERANCE["fp32"]) for kind in kinds)
         if worst > tolerance:
@@ -184,12 +184,13 @@ def read_self_test(path: Path) -> SelfTest:
         )
     names = [({info.name for info in INPUTS}, test.inputs)]
     names += [
-        (set(output_names(heads_of(each.outputs))), each.outputs) for each in test.expected.values()
+        (set(output_names(heads_of(answers.outputs))), answers.outputs)
+        for answers in test.expected.values()
     ]
-    for wanted, given in names:
-        if wanted != given.keys():
-            raise BundleError(f"{path}: holds {sorted(given)} instead of {sorted(wanted)}")
-        for name, tensor in given.items():
+    for wanted, tensors in names:
+        if wanted != tensors.keys():
+            raise BundleError(f"{path}: holds {sorted(tensors)} instead of {sorted(wanted)}")
+        for name, tensor in tensors.items():
             if int(np.prod(tensor.shape)) != len(tensor.values):
                 raise BundleError(
                     f"{path}: {name} has {len(tensor.values)} values, not {tensor.shape}"

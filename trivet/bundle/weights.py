@@ -56,12 +56,12 @@ def load_rag_model(bundle: Bundle, changed: Mapping[str, Any] | None = None) -> 
         BundleError: The bundle holds no weights, or they do not fit the model; the message names
             the parameters and the file.
     """
-    found: dict[str, torch.Tensor] | None = None
+    state: dict[str, torch.Tensor] | None = None
     if _has_weights(bundle):
         architecture, path = _read_architecture(bundle), bundle.path(WEIGHTS_NAME)
     else:
         path = bundle.path(INT8_NAME)
-        architecture, found = read_int8_weights(bundle)
+        architecture, state = read_int8_weights(bundle)
     changed = dict(changed or {})
     encoder = {**architecture.encoder, **changed.pop("encoder", {})}
     architecture = replace(architecture, encoder=encoder, **changed)
@@ -69,13 +69,13 @@ def load_rag_model(bundle: Bundle, changed: Mapping[str, Any] | None = None) -> 
         model = RagModel.from_architecture(architecture)
     except (KeyError, TypeError, ValueError, AttributeError, ConfigError) as error:
         raise BundleError(f"{path}: its encoder.json describes no model: {error!r}") from error
-    if found is None:
+    if state is None:
         try:
-            found = load_file(path)
+            state = load_file(path)
         except SafetensorError as error:
             raise BundleError(f"{path}: not a safetensors file: {error}") from error
-    _check_state(str(path), model.state_dict(), found)
-    model.load_state_dict(found, strict=True)
+    _check_state(str(path), model.state_dict(), state)
+    model.load_state_dict(state, strict=True)
     return model.float().eval()
 
 
@@ -88,14 +88,14 @@ def _read_architecture(bundle: Bundle) -> Architecture:
     """Read ``encoder.json``, and from ``bundle.json`` what it leaves to that."""
     path = bundle.path(ENCODER_NAME)
     try:
-        own = json.loads(path.read_bytes())
+        described = json.loads(path.read_bytes())
     except ValueError as error:
         raise BundleError(f"{path}: not JSON: {error}") from error
-    if isinstance(own, dict) and own.get("digits") == []:
-        del own["digits"]  # written by earlier versions
-    if not isinstance(own, dict) or own.keys() != set(IN_ENCODER_JSON):
+    if isinstance(described, dict) and described.get("digits") == []:
+        del described["digits"]  # written by earlier versions
+    if not isinstance(described, dict) or described.keys() != set(IN_ENCODER_JSON):
         raise BundleError(f"{path}: must hold {', '.join(IN_ENCODER_JSON)}, and nothing else")
-    encoder = own["encoder"]
+    encoder = described["encoder"]
     if not isinstance(encoder, dict):
         raise BundleError(f"{path}: encoder must be the encoder's configuration")
     refused = sorted(key for key in encoder if key in _CODE_KEYS or key.startswith("_"))
@@ -105,16 +105,16 @@ def _read_architecture(bundle: Bundle) -> Architecture:
             "it, with no code or kernels from elsewhere"
         )
     for name in ("model_type", "hidden_size"):
-        said = getattr(bundle.info.encoder, name)
-        if said != encoder.get(name):
+        stated = getattr(bundle.info.encoder, name)
+        if stated != encoder.get(name):
             raise BundleError(
-                f"{path}: encoder.{name} is {encoder.get(name)!r}, but bundle.json says {said!r}; "
-                "the two files belong to different models"
+                f"{path}: encoder.{name} is {encoder.get(name)!r}, but bundle.json says "
+                f"{stated!r}; the two files belong to different models"
             )
-    return _architecture(bundle.info, own)
+    return _architecture(bundle.info, described)
 
 
-def _architecture(info: BundleInfo, own: dict[str, Any]) -> Architecture:
+def _architecture(info: BundleInfo, described: dict[str, Any]) -> Architecture:
     """Return the architecture of ``bundle.json`` and, of the encoder, ``encoder.json``."""
     fitted = info.calibration
     overlaps: dict[str, float] = {
@@ -122,7 +122,7 @@ def _architecture(info: BundleInfo, own: dict[str, Any]) -> Architecture:
         for name in CONTEXT_HEADS
     }
     return Architecture(
-        **own,
+        **described,
         heads=info.heads,
         faithfulness=info.faithfulness,
         trunk=info.trunk,
@@ -136,10 +136,10 @@ def _architecture(info: BundleInfo, own: dict[str, Any]) -> Architecture:
 
 
 def _check_state(
-    file: str, wanted: dict[str, torch.Tensor], found: dict[str, torch.Tensor]
+    file: str, wanted: dict[str, torch.Tensor], present: dict[str, torch.Tensor]
 ) -> None:
     """Check that a state has exactly the parameters of the model."""
-    missing = sorted(wanted.keys() - found.keys())
+    missing = sorted(wanted.keys() - present.keys())
     heads = sorted({name.split(".")[1] for name in missing if name.startswith("heads.")})
     if heads:
         raise BundleError(
@@ -148,12 +148,12 @@ def _check_state(
         )
     if missing:
         raise BundleError(f"{file}: {len(missing)} parameters are missing, first {missing[0]}")
-    unknown = sorted(found.keys() - wanted.keys())
+    unknown = sorted(present.keys() - wanted.keys())
     if unknown:
         raise BundleError(
             f"{file}: {len(unknown)} parameters belong to no part of the model, first {unknown[0]}"
         )
-    for name, tensor in found.items():
+    for name, tensor in present.items():
         if tensor.shape != wanted[name].shape:
             raise BundleError(
                 f"{file}: {name} has shape {tuple(tensor.shape)} instead of "
@@ -171,12 +171,12 @@ def read_int8_weights(bundle: Bundle) -> tuple[Architecture, dict[str, Tensor]]:
     """
     path = bundle.path(INT8_NAME)
     graph = onnx.load(path).graph
-    stored = {one.name: numpy_helper.to_array(one) for one in graph.initializer}
+    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
     try:
         if bundle.info.encoder.model_type != "bert":
             raise KeyError(f"encoder.model_type is {bundle.info.encoder.model_type}, not bert")
-        own = _of_graph(bundle.info, graph, stored)
-        return _architecture(bundle.info, own), _state(graph, stored)
+        described = _of_graph(bundle.info, graph, stored)
+        return _architecture(bundle.info, described), _state(graph, stored)
     except (KeyError, ValueError) as error:
         raise BundleError(
             f"{path}: its weights cannot be read back ({error}); train or export from the bundle "
@@ -188,7 +188,10 @@ def _of_graph(
     info: BundleInfo, graph: onnx.GraphProto, stored: dict[str, npt.NDArray[Any]]
 ) -> dict[str, Any]:
     """Return what ``encoder.json`` would say."""
-    attributes = {node.op_type: {each.name: each for each in node.attribute} for node in graph.node}
+    attributes = {
+        node.op_type: {attribute.name: attribute for attribute in node.attribute}
+        for node in graph.node
+    }
     return {
         "encoder": {
             "model_type": "bert",
@@ -225,9 +228,9 @@ def _state(graph: onnx.GraphProto, stored: dict[str, npt.NDArray[Any]]) -> dict[
     # The names of the matmuls are lost; their order is that of the layers.
     matmuls = [node for node in graph.node if node.op_type == "MatMulIntegerToFloat"]
     attention = next(node for node in graph.node if node.op_type == "MultiHeadAttention")
-    count = next(each.i for each in attention.attribute if each.name == "num_heads")
+    count = next(attribute.i for attribute in attention.attribute if attribute.name == "num_heads")
     for number in range(len(matmuls) // 4):
-        own = f"{encoder}.encoder.layer.{number}"
+        layer = f"{encoder}.encoder.layer.{number}"
         project, *others = (
             (stored[node.input[1]] * stored[node.input[3]]).T
             for node in matmuls[4 * number : 4 * number + 4]
@@ -241,13 +244,15 @@ def _state(graph: onnx.GraphProto, stored: dict[str, npt.NDArray[Any]]) -> dict[
             (shrink, 1.0, 1.0),
             strict=True,
         ):
-            state[f"{own}.attention.self.{name}.weight"] = weight * np.float32(factor)
-            state[f"{own}.attention.self.{name}.bias"] = shift * np.float32(factor)
+            state[f"{layer}.attention.self.{name}.weight"] = weight * np.float32(factor)
+            state[f"{layer}.attention.self.{name}.bias"] = shift * np.float32(factor)
         for name, weight in zip(("attention_out", "widen", "narrow"), others, strict=True):
-            state[f"{own}.{_LAYER_PARTS[name]}.weight"] = weight
+            state[f"{layer}.{_LAYER_PARTS[name]}.weight"] = weight
         for name, theirs in _LAYER_PARTS.items():
             for kind in ("weight", "bias") if name.endswith("norm") else ("bias",):
-                state[f"{own}.{theirs}.{kind}"] = stored[f"{_SCOPE}.layers.{number}.{name}.{kind}"]
+                state[f"{layer}.{theirs}.{kind}"] = stored[
+                    f"{_SCOPE}.layers.{number}.{name}.{kind}"
+                ]
     # A linear layer of a head is a matmul, whose weight lost its name, and the sum with its bias.
     made_by = {node.output[0]: node for node in graph.node}
     for node in graph.node:

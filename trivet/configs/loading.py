@@ -54,8 +54,8 @@ def merge(kind: type[T], files: Iterable[Path], overrides: Sequence[str]) -> T:
         key = str(error.full_key or error.key)
         raise ConfigError(f"{key}: there is no such key; {_keys_instead(kind, key)}") from error
     except OmegaConfBaseException as error:
-        said = str(error.msg or error).splitlines()[0]  # without the key and the types
-        raise ConfigError(f"{error.full_key or 'configuration'}: {said}") from error
+        reason = str(error.msg or error).splitlines()[0]  # without the key and the types
+        raise ConfigError(f"{error.full_key or 'configuration'}: {reason}") from error
     except OSError as error:
         raise ConfigError(f"{error.filename}: cannot be read: {error.strerror}") from error
     except ConfigError:
@@ -91,17 +91,22 @@ def _described(part: type, indent: str) -> list[str]:
         comment = f"  # {texts[name]}" if name in texts else ""
         if inner is not None:
             lines.append(f"{indent}{name}:{comment}")
-            own = _described(inner, f"{indent}  ")
+            section = _described(inner, f"{indent}  ")
             if name in texts:  # a list of sections, shown with one item
-                own = [f"{indent}  - {own[0].strip()}", *(f"  {line}" for line in own[1:])]
-            lines += own
+                section = [
+                    f"{indent}  - {section[0].strip()}",
+                    *(f"  {line}" for line in section[1:]),
+                ]
+            lines += section
             continue
         default = field.default if field.default_factory is MISSING else field.default_factory()
         if isinstance(default, list):
             plain = f"{name}: [{', '.join(default)}]"
         else:
             plain = OmegaConf.to_yaml({name: default}).strip()
-        for choices in (one for one in (kind, *get_args(kind)) if get_origin(one) is Literal):
+        for choices in (
+            part_kind for part_kind in (kind, *get_args(kind)) if get_origin(part_kind) is Literal
+        ):
             comment += f" ({', '.join(get_args(choices))})"
         lines.append(f"{indent}{plain}{comment}")
     return lines
@@ -109,11 +114,11 @@ def _described(part: type, indent: str) -> list[str]:
 
 def _way_out(missing: list[str], merged: Any) -> str:
     """Return what to set, with the weights that the recipe names as its source."""
-    said = f"{', '.join(missing)}: must be set in a file or as KEY=VALUE"
+    way_out = f"{', '.join(missing)}: must be set in a file or as KEY=VALUE"
     if missing == ["encoder.name"]:
         what = merged.encoder.source or "a checkpoint"
-        said = f"encoder.name: must be set: add encoder.name=DIR, a folder with {what}"
-    return said
+        way_out = f"encoder.name: must be set: add encoder.name=DIR, a folder with {what}"
+    return way_out
 
 
 def find(path: Path, folder: str = ".") -> Path:
@@ -142,8 +147,8 @@ def _keys_instead(whole: type, key: str) -> str:
     keys = list(get_type_hints(section))
     # Suggest first the key of the same name in another section, such as epochs.
     last = {name.rpartition(".")[2]: name for name in reversed(_keys(whole))}
-    near = [prefix + found for found in difflib.get_close_matches(unknown, keys, 1, _SIMILARITY)]
-    near += [last[found] for found in difflib.get_close_matches(names[-1], last, 1, _SIMILARITY)]
+    near = [prefix + name for name in difflib.get_close_matches(unknown, keys, 1, _SIMILARITY)]
+    near += [last[name] for name in difflib.get_close_matches(names[-1], last, 1, _SIMILARITY)]
     meant = f"did you mean {near[0]}? " if near else ""
     if near and not path and "." in near[0]:
         return meant + _keys_instead(whole, f"{near[0].rpartition('.')[0]}.")
@@ -153,8 +158,10 @@ def _keys_instead(whole: type, key: str) -> str:
 
 def _section(kind: Any) -> type | None:
     """Return the class of a section, also of a list's items; ``None`` of a plain value."""
-    found = next((one for one in (kind, *get_args(kind)) if is_dataclass(one)), None)
-    return found if isinstance(found, type) else None
+    section = next(
+        (part_kind for part_kind in (kind, *get_args(kind)) if is_dataclass(part_kind)), None
+    )
+    return section if isinstance(section, type) else None
 
 
 def _keys(part: type) -> list[str]:

@@ -78,7 +78,7 @@ def trace(
 def _name_heads(graph: onnx.ModelProto) -> None:
     """Prefix the names of head nodes with ``heads.``: quantization skips them."""
     for node in graph.graph.node:
-        scopes = next((each.value for each in node.metadata_props if each.key == _SCOPES), "")
+        scopes = next((prop.value for prop in node.metadata_props if prop.key == _SCOPES), "")
         if "'heads" in scopes:
             node.name = f"heads.{node.name}"
 
@@ -143,14 +143,14 @@ def _known_warnings() -> Iterator[None]:
     """Silence warnings about the internals of the exporter."""
     # Warnings for every operator of a missing torchvision, and for every output that is None.
     noisy = [logging.getLogger(f"{_EXPORTER}.{name}") for name in ("_registration", "_core")]
-    levels = [each.level for each in noisy]
-    for each in noisy:
-        each.setLevel(logging.ERROR)
+    levels = [log.level for log in noisy]
+    for log in noisy:
+        log.setLevel(logging.ERROR)
     with warnings.catch_warnings():
         # torch calls a name that torch itself has deprecated.
         warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
         try:
             yield
         finally:
-            for each, level in zip(noisy, levels, strict=True):
-                each.setLevel(level)
+            for log, level in zip(noisy, levels, strict=True):
+                log.setLevel(level)

@@ -81,12 +81,12 @@ class _Rewriter:
 
     def _matmul(self, node: onnx.NodeProto) -> Iterable[onnx.NodeProto]:
         """Replace x @ W: quantize every row of x, multiply integers, scale rows and columns."""
-        given, out = node.input[0], node.output[0]
+        read, out = node.input[0], node.output[0]
         matrix = numpy_helper.to_array(self.constants[node.input[1]])
         rounded, scale = _round(matrix, axis=0, largest=_LARGEST_FACTOR)
         weight = self._constant(f"{out}_int8", rounded)
         columns = self._constant(f"{out}_scale", scale.reshape(-1))
-        after_gelu = given in self.made_by and self.made_by[given].op_type == "Gelu"
+        after_gelu = read in self.made_by and self.made_by[read].op_type == "Gelu"
         zero = _GELU_ZERO if after_gelu else _ZERO
         # Steps above the zero point, which the largest value of a row must fit in.
         steps = float(255 - zero) if after_gelu else 127.0
@@ -94,23 +94,23 @@ class _Rewriter:
         floor = _GELU_LOWEST * steps / zero if after_gelu else 1e-6
         name = f"int8_from_{zero}"
         last = self._constant("int8_last_axis", np.array([-1], dtype=np.int64))
-        one = self._constant("int8_one", np.array(1, dtype=np.float32))
+        unit = self._constant("int8_one", np.array(1, dtype=np.float32))
         lowest = self._constant(f"{name}_floor", np.array(floor, dtype=np.float32))
         wide = self._constant(f"{name}_steps", np.array(steps, dtype=np.float32))
         at_zero = self._constant(f"{name}_zero", np.array(zero, dtype=np.uint8))
-        size = given
+        size = read
         if not after_gelu:
             size = f"{out}_size"
-            yield _node("Abs", [given], size)
+            yield _node("Abs", [read], size)
         yield _node("ReduceMax", [size, last], f"{out}_largest", keepdims=1)
         yield _node("Max", [f"{out}_largest", lowest], f"{out}_bound")
         yield _node("Div", [wide, f"{out}_bound"], f"{out}_shrink")
         yield _node("Div", [f"{out}_bound", wide], f"{out}_grow")
-        yield _node("Mul", [given, f"{out}_shrink"], f"{out}_shrunk")
-        yield _node("QuantizeLinear", [f"{out}_shrunk", one, at_zero], f"{out}_steps")
+        yield _node("Mul", [read, f"{out}_shrink"], f"{out}_shrunk")
+        yield _node("QuantizeLinear", [f"{out}_shrunk", unit, at_zero], f"{out}_steps")
         yield _node(
             "MatMulIntegerToFloat",
-            [f"{out}_steps", weight, one, columns, at_zero],
+            [f"{out}_steps", weight, unit, columns, at_zero],
             f"{out}_shrunk_product",
             domain=_RUNTIME_DOMAIN,
         )

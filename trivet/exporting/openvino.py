@@ -165,12 +165,12 @@ def time_windows(backends: Sequence[Backend], calls: Sequence[Windows]) -> list[
     windows = sum(len(call.input_ids) for call in largest)
     taken: list[list[float]] = [[] for _ in backends]
     for _ in range(1 + _ROUNDS):
-        for own, backend in zip(taken, backends, strict=True):
+        for seconds, backend in zip(taken, backends, strict=True):
             started = time.perf_counter()
             for call in largest:
                 backend.run(call)
-            own.append((time.perf_counter() - started) / windows)
-    return [statistics.median(own[1:]) for own in taken]
+            seconds.append((time.perf_counter() - started) / windows)
+    return [statistics.median(seconds[1:]) for seconds in taken]
 
 
 def choose(candidates: Sequence[OpenVinoCandidate]) -> OpenVinoCandidate:

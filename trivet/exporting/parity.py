@@ -124,15 +124,15 @@ def compare(
     return ParityReport(worst=worst, rows=tuple(rows))
 
 
-def _difference(file: str, sizes: Sizes, expected: Arrays, found: Arrays) -> Difference:
+def _difference(file: str, sizes: Sizes, expected: Arrays, outputs: Arrays) -> Difference:
     largest, mean = {}, {}
-    if expected.keys() != found.keys():
+    if expected.keys() != outputs.keys():
         raise BackendError(
-            f"{file}: has the outputs {', '.join(sorted(found))} instead of "
+            f"{file}: has the outputs {', '.join(sorted(outputs))} instead of "
             f"{', '.join(sorted(expected))}"
         )
     for output, want in expected.items():
-        have = found[output]
+        have = outputs[output]
         if want.shape != have.shape:
             raise BackendError(
                 f"{file}: {output} has shape {have.shape} instead of {want.shape} on {sizes}"
@@ -170,10 +170,10 @@ def measure_rows(
 
 
 def measure_results(
-    name: str, rows: Sequence[LabelledExample], found: Iterable[Result], data: str
+    name: str, rows: Sequence[LabelledExample], judged: Iterable[Result], data: str
 ) -> Values:
     """Return the overall AUROC and RMSEs of a backend's results; errors as of ``measure_rows``."""
-    results = list(found)
+    results = list(judged)
     for row, result in zip(rows, results, strict=True):
         if isinstance(result, FailedEvaluation) and result.code == "backend_failed":
             raise BackendError(f"{name} fails on row {row.example.id}: {result.message}")
@@ -185,13 +185,15 @@ def measure_results(
         and figure.generator is None
         and figure.value is not None
     ]
-    whole = [each for each in figures if each.source.endswith(("/mean", "/pooled"))]
+    whole = [figure for figure in figures if figure.source.endswith(("/mean", "/pooled"))]
     values = {(f.measure, f.source): f.value for f in whole or figures if f.value is not None}
     names = {name for name, _ in values}
     # A model without a head has no figures of it.
-    given = [result for result in results if isinstance(result, Evaluation)]
-    needs_auroc = any(each.adherent is not None for each in given)
-    needs_rmse = any((each.relevance, each.utilization) != (None, None) for each in given)
+    verdicts = [result for result in results if isinstance(result, Evaluation)]
+    needs_auroc = any(verdict.adherent is not None for verdict in verdicts)
+    needs_rmse = any(
+        (verdict.relevance, verdict.utilization) != (None, None) for verdict in verdicts
+    )
     if (needs_auroc and _AUROC not in names) or (needs_rmse and not names & _RMSES) or not names:
         raise DataError(
             f"{data}: AUROC and RMSE cannot both be measured on these {len(rows)} rows (found: "
@@ -201,16 +203,16 @@ def measure_results(
     return values
 
 
-def losses(reference: Values, found: Values) -> tuple[float, float]:
+def losses(reference: Values, measured: Values) -> tuple[float, float]:
     """Return the largest decrease of an AUROC and increase of an RMSE; 0 where none is measured.
 
     Raises:
         BackendError: A measure is defined with one backend only.
     """
-    if reference.keys() != found.keys():
-        odd = ", ".join(" of ".join(key) for key in sorted(reference.keys() ^ found.keys()))
+    if reference.keys() != measured.keys():
+        odd = ", ".join(" of ".join(key) for key in sorted(reference.keys() ^ measured.keys()))
         raise BackendError(f"measured with one backend and not with the other: {odd}")
-    rise = {key: found[key] - reference[key] for key in reference}
+    rise = {key: measured[key] - reference[key] for key in reference}
     auroc = max((-value for (name, _), value in rise.items() if name not in _RMSES), default=0.0)
     rmse = max((value for (name, _), value in rise.items() if name in _RMSES), default=0.0)
     return auroc, rmse

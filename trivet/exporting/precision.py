@@ -125,16 +125,18 @@ class _Caster:
         if node.op_type == "Concat":
             return all(name in self.half for name in node.input)
         if node.op_type == "Add":  # a bias; a residual sum has no constant
-            one, other = node.input
-            return (one in self.half and other in self.constants) or (
-                other in self.half and one in self.constants
+            first, other = node.input
+            return (first in self.half and other in self.constants) or (
+                other in self.half and first in self.constants
             )
         return False
 
     def _convert_inputs(self, node: onnx.NodeProto, to_half: bool) -> Iterator[onnx.NodeProto]:
         """Make a node read floats in its own precision; yield the casts this needs."""
         if node.op_type == "Attention" and to_half:
-            others = [each for each in node.attribute if each.name != "softmax_precision"]
+            others = [
+                attribute for attribute in node.attribute if attribute.name != "softmax_precision"
+            ]
             del node.attribute[:]
             node.attribute.extend(others)
             node.attribute.append(helper.make_attribute("softmax_precision", TensorProto.FLOAT))

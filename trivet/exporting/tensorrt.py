@@ -133,8 +133,8 @@ def export_tensorrt(
                 )
                 engine = TensorRTBackend(built.plan, info)
                 info = check_windows(bundle, info, engine, reference)
-                found = list(_results(bundle, engine, rows, "engine", progress))
-                info = check_rows(info, rows, expected, found, data)
+                results = list(_results(bundle, engine, rows, "engine", progress))
+                info = check_rows(info, rows, expected, results, data)
                 break
             except BackendError as error:
                 if not _is_fused(bundle, source.graph):
@@ -150,7 +150,7 @@ def export_tensorrt(
             info.flipped,
         )
         graphs = (*bundle.info.graphs, source.graph) if source.missing else bundle.info.graphs
-        others = tuple(each for each in bundle.info.engines if each.key != info.key)
+        others = tuple(engine for engine in bundle.info.engines if engine.key != info.key)
         changed = {"graphs": graphs, "engines": (*others, info)}
         add_files(folder, source.missing, bundle.info.model_copy(update=changed))
     return info
@@ -212,7 +212,7 @@ def check_rows(
     info: EngineInfo,
     rows: Sequence[LabelledExample],
     expected: Sequence[Result],
-    found: Sequence[Result],
+    results: Sequence[Result],
     data: str,
 ) -> EngineInfo:
     """Compare the results of an engine with those of fp32; return ``info`` with the losses.
@@ -223,10 +223,10 @@ def check_rows(
     """
     auroc, rmse = losses(
         measure_results("the reference", rows, expected, data),
-        measure_results("the engine", rows, found, data),
+        measure_results("the engine", rows, results, data),
     )
     flipped = sum(
-        _verdict(one) != _verdict(other) for one, other in zip(expected, found, strict=True)
+        _verdict(result) != _verdict(other) for result, other in zip(expected, results, strict=True)
     )
     fault = None
     if max(auroc, rmse) > MAX_LOSS:
@@ -297,7 +297,7 @@ def _portable(bundle: Bundle, fused: GraphInfo, scratch: Path) -> _Source:
             return _source_in(bundle, graph)
     assert fused.precision in ("bf16", "fp16")
     name = fused.file.replace(".onnx", ".portable.onnx")
-    source = next(each for each in bundle.info.graphs if each.file == GRAPH_NAME)
+    source = next(graph for graph in bundle.info.graphs if graph.file == GRAPH_NAME)
     graph = source.model_copy(
         update={"file": name, "precision": fused.precision, "difference": None}
     )

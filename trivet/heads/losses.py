@@ -89,22 +89,22 @@ def gradient_cosines(
     left unchanged.
     """
     asked = [parameter for parameter in parameters if parameter.requires_grad]
-    found: dict[str, tuple[Tensor | None, ...]] = {
+    by_head: dict[str, tuple[Tensor | None, ...]] = {
         head: torch.autograd.grad(loss, asked, retain_graph=True, allow_unused=True)
         for head, loss in losses.items()
         if loss.detach() != 0
     }
     shared = [
-        place
-        for place in range(len(asked))
-        if all(gradients[place] is not None for gradients in found.values())
+        index
+        for index in range(len(asked))
+        if all(gradients[index] is not None for gradients in by_head.values())
     ]
     flat = {
-        head: torch.cat([cast(Tensor, gradients[place]).flatten().float() for place in shared])
-        for head, gradients in found.items()
+        head: torch.cat([cast(Tensor, gradients[index]).flatten().float() for index in shared])
+        for head, gradients in by_head.items()
         if shared
     }
     return {
-        f"{one}_{other}": nn.functional.cosine_similarity(flat[one], flat[other], dim=0)
-        for one, other in combinations(flat, 2)
+        f"{head}_{other}": nn.functional.cosine_similarity(flat[head], flat[other], dim=0)
+        for head, other in combinations(flat, 2)
     }

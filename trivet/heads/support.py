@@ -80,9 +80,9 @@ def sentence_loss(
     """
     unsupported = (token_supported == 0) | (window_class == _CONTRADICTION).any(-1)
     supported = (token_supported == 1) | (window_class == _ENTAILMENT).any(-1)
-    own = sentence_pool > 0
-    wrong = (own & unsupported[:, None]).any(-1)
-    right = own.any(-1) & ~(own & ~supported[:, None]).any(-1)
+    members = sentence_pool > 0
+    wrong = (members & unsupported[:, None]).any(-1)
+    right = members.any(-1) & ~(members & ~supported[:, None]).any(-1)
     probs = sentence_support.float().clamp(_SMALLEST, 1 - _SMALLEST)
     loss = -torch.where(wrong, 1 - probs, probs).log()
     return sum_of_means(loss, (wrong | right).float(), weight)

@@ -27,7 +27,7 @@ def text_of(chunk: Any) -> str:
         return chunk or ""
     if isinstance(choices := getattr(chunk, "choices", None), list):  # OpenAI, chat or text
         # Further choices are other answers.
-        first = next((each for each in choices if getattr(each, "index", 0) == 0), None)
+        first = next((choice for choice in choices if getattr(choice, "index", 0) == 0), None)
         delta = getattr(first, "delta", None)
         text = getattr(first, "text", None) if delta is None else getattr(delta, "content", None)
         return text or ""
@@ -92,8 +92,8 @@ class _Guarded:
             if not unsupported or self._action == "mark":
                 pieces.append(event.text)
             if unsupported:
-                given = self._replacement
-                pieces.append(given if isinstance(given, str) else given(event))
+                replacement = self._replacement
+                pieces.append(replacement if isinstance(replacement, str) else replacement(event))
         if last:  # white space, and sentences without a token
             pieces.append(self.text[self._passed :])
         return "".join(pieces)

@@ -62,11 +62,11 @@ def judge_many(judge: Judge, examples: Iterable[RagExample]) -> list[Result]:
     if many is not None:
         return list(many(examples))
     results: list[Result] = []
-    for one in examples:
+    for example in examples:
         try:
-            results.append(judge.evaluate(one.question, one.contexts, one.response))
+            results.append(judge.evaluate(example.question, example.contexts, example.response))
         except (ExampleError, WindowError, BackendError) as error:
-            results.append(FailedEvaluation.of(error, one.id))
+            results.append(FailedEvaluation.of(error, example.id))
     return results
 
 
@@ -156,11 +156,11 @@ def read_row(fields: Mapping[str, Any], mapping: Mapping[str, str] | None = None
         ExampleError: A field is missing or has a value of the wrong type.
         DataError: ``mapping`` names an unknown field.
     """
-    found = RowReader(mapping).read(fields)
-    if isinstance(found, FailedEvaluation):
-        message = found.message.removeprefix("row 1: ")
-        raise ExampleError(f"the row {message}", code=found.code)
-    return found
+    read = RowReader(mapping).read(fields)
+    if isinstance(read, FailedEvaluation):
+        message = read.message.removeprefix("row 1: ")
+        raise ExampleError(f"the row {message}", code=read.code)
+    return read
 
 
 def judge_rows(

@@ -53,15 +53,15 @@ def evaluators(
             contexts: Sequence[str] | None = None,
             **kwargs: Any,
         ) -> Any:
-            given = {"query": query, "response": response, "contexts": contexts}
+            texts = {"query": query, "response": response, "contexts": contexts}
             try:
                 verdict = await batcher.evaluate_async(query, contexts, response)
             except ExampleError as error:
                 return library.EvaluationResult(
-                    **given, invalid_result=True, invalid_reason=f"{error.code}: {error}"
+                    **texts, invalid_result=True, invalid_reason=f"{error.code}: {error}"
                 )
             return library.EvaluationResult(
-                **given,
+                **texts,
                 score=getattr(verdict, field_of(self._score)),
                 passing=passing(verdict, self._score, limits.get(self._score)),
                 feedback=reason(verdict, self._score),

@@ -80,22 +80,22 @@ def build_server(evaluator: Evaluator) -> MCPServer:
     ) -> dict[str, Any]:
         """Judge the last answer of a conversation, or each: one result for each, as of evaluate."""
         try:
-            found = await asyncio.to_thread(
+            results = await asyncio.to_thread(
                 lambda: evaluator.evaluate_messages(
                     messages, contexts=contexts, turns=turns, threshold=threshold
                 )
             )
         except (ExampleError, BackendError, WindowError) as error:
             raise ToolError(str(error)) from error
-        failed = [each for each in found if isinstance(each, FailedEvaluation)]
+        failed = [result for result in results if isinstance(result, FailedEvaluation)]
         if turns == "last" and failed:
             raise ToolError(failed[0].message)
         return {
             "results": [
-                {"id": each.id, "error": each.message}
-                if isinstance(each, FailedEvaluation)
-                else {"id": each.id, **_fields(each)}
-                for each in found
+                {"id": result.id, "error": result.message}
+                if isinstance(result, FailedEvaluation)
+                else {"id": result.id, **_fields(result)}
+                for result in results
             ]
         }
 
@@ -105,7 +105,7 @@ def build_server(evaluator: Evaluator) -> MCPServer:
         verdict = await judge(question, contexts, "")
         return {
             "relevance": verdict.relevance,
-            "contexts": [own.relevance for own in verdict.contexts],
+            "contexts": [context.relevance for context in verdict.contexts],
         }
 
     @server.tool()
@@ -137,11 +137,11 @@ def _fields(verdict: Evaluation) -> dict[str, Any]:
         "unsupported",
         "to_check",
     )
-    found = {name: fields[name] for name in (*kept, "sentences")}
-    own = (*CONTEXT_HEADS, "id", "title")
+    shown = {name: fields[name] for name in (*kept, "sentences")}
+    names = (*CONTEXT_HEADS, "id", "title")
     return {
-        **found,
-        "contexts": [{name: each[name] for name in own} for each in fields["contexts"]],
+        **shown,
+        "contexts": [{name: context[name] for name in names} for context in fields["contexts"]],
     }
 
 
@@ -179,9 +179,9 @@ def explanation(verdict: Evaluation) -> str:
             if sentence.start <= span.start < sentence.end and span.text != sentence.text
         ]
         lines += [
-            f'  near, [{one.context + 1}]: "'
-            f'{verdict.contexts[one.context].sentences[one.sentence].text}"'
-            for one in sources
+            f'  near, [{source.context + 1}]: "'
+            f'{verdict.contexts[source.context].sentences[source.sentence].text}"'
+            for source in sources
         ]
         if not sources:
             lines.append("  no context has its words")

@@ -138,10 +138,10 @@ def _message(
     console = Console(width=_WIDTH, color_system=None, highlight=False)
     with console.capture() as captured:
         console.print(render_verdict(response, contexts, verdict))
-    found = f"faithfulness {number(verdict.faithfulness)}"
-    said = (
-        f"{found} is below {at_least:g}"
+    score = f"faithfulness {number(verdict.faithfulness)}"
+    reason = (
+        f"{score} is below {at_least:g}"
         if at_least is not None
-        else (f"the answer is unsupported: {found}, threshold {number(verdict.threshold)}")
+        else (f"the answer is unsupported: {score}, threshold {number(verdict.threshold)}")
     )
-    return f"{said}\n\n{captured.get()}"
+    return f"{reason}\n\n{captured.get()}"

@@ -159,40 +159,40 @@ class ChatClient:
 
     def _drop_refused(self, error: Any, parameters: dict[str, Any]) -> bool:
         """Remember an optional parameter that a refusal names; tell whether there is one."""
-        said = str(error.message)[:_NAMED]  # some repeat the whole request after that
-        named = f"{error.param or ''} {said}".replace("json_schema", "response_format")
+        message = str(error.message)[:_NAMED]  # some repeat the whole request after that
+        named = f"{error.param or ''} {message}".replace("json_schema", "response_format")
         if _TOO_LONG in named:  # which names max_tokens as well
             return False
-        found = next((name for name in _OPTIONAL if name in parameters and name in named), None)
-        if found:
-            self._refused.add(found)
-        return found is not None
+        refused = next((name for name in _OPTIONAL if name in parameters and name in named), None)
+        if refused:
+            self._refused.add(refused)
+        return refused is not None
 
     def _explain(self, error: Exception) -> LlmError:
         import openai
 
-        where, said = self._where, self._clean(error)
+        where, reason = self._where, self._clean(error)
         status = getattr(error, "status_code", None)
         match error:
             case openai.AuthenticationError() | openai.PermissionDeniedError():
-                code, text = "unauthorized", f"{where} refuses the key in OPENAI_API_KEY: {said}"
+                code, text = "unauthorized", f"{where} refuses the key in OPENAI_API_KEY: {reason}"
             case openai.NotFoundError():
                 code = "unknown_model"
-                text = f"{where} has no model {self.model!r}, or is not such an endpoint: {said}"
+                text = f"{where} has no model {self.model!r}, or is not such an endpoint: {reason}"
             case openai.RateLimitError():
-                code, text = "rate_limited", f"{where} allows no more calls now: {said}"
+                code, text = "rate_limited", f"{where} allows no more calls now: {reason}"
             case openai.APITimeoutError():
                 code, text = "timeout", f"{where} did not answer in {self._timeout:g} s"
             case openai.APIConnectionError():
-                code, text = "unreachable", f"{where} cannot be reached: {said}"
+                code, text = "unreachable", f"{where} cannot be reached: {reason}"
             case openai.APIStatusError() if status in _GONE:
-                code, text = "unreachable", f"{where} is not available: {said}"
+                code, text = "unreachable", f"{where} is not available: {reason}"
             case openai.APIStatusError() if status is not None and status >= 500:
-                code, text = "server_error", f"{where} failed: {said}"
-            case openai.APIStatusError() if status == 413 or _TOO_LONG in said:
-                code, text = "too_long", f"{self.model} cannot read so much text: {said}"
+                code, text = "server_error", f"{where} failed: {reason}"
+            case openai.APIStatusError() if status == 413 or _TOO_LONG in reason:
+                code, text = "too_long", f"{self.model} cannot read so much text: {reason}"
             case openai.APIStatusError():
-                code, text = "bad_request", f"{where} refuses the request: {said}"
+                code, text = "bad_request", f"{where} refuses the request: {reason}"
             case _:
                 return self._no_chat(error)
         row_level = ("timeout", "server_error", "too_long", "bad_request")
@@ -205,9 +205,11 @@ class ChatClient:
             text = self._redact(message.content or message.refusal or "")
             logprobs = tuple(
                 TokenLogprob(
-                    each.token, each.logprob, {top.token: top.logprob for top in each.top_logprobs}
+                    logprob.token,
+                    logprob.logprob,
+                    {top.token: top.logprob for top in logprob.top_logprobs},
                 )
-                for each in (choice.logprobs and choice.logprobs.content) or ()
+                for logprob in (choice.logprobs and choice.logprobs.content) or ()
             )
             return ChatAnswer(
                 text=text,
@@ -223,13 +225,13 @@ class ChatClient:
         except (AttributeError, IndexError, TypeError):
             raise self._no_chat(completion) from None
 
-    def _no_chat(self, said: object) -> LlmError:
-        text = f"{self._where} does not answer as a chat model: {self._clean(said)}"
+    def _no_chat(self, answer: object) -> LlmError:
+        text = f"{self._where} does not answer as a chat model: {self._clean(answer)}"
         return LlmError(text, "invalid_answer", fatal=True)
 
-    def _clean(self, said: object) -> str:
+    def _clean(self, message: object) -> str:
         """Return what an endpoint said on one short line, without the key."""
-        plain = "".join(letter if letter.isprintable() else " " for letter in str(said))
+        plain = "".join(letter if letter.isprintable() else " " for letter in str(message))
         return self._redact(" ".join(plain.split()))[:300]
 
     def _redact(self, text: str) -> str:

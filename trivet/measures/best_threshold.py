@@ -60,10 +60,10 @@ class _Flagged:
         """Whether a threshold of at most 1 can flag that much."""
         return self.below < 1
 
-    def threshold(self, place: int) -> float:
+    def threshold(self, index: int) -> float:
         """Return the middle between the flagged and the next higher support."""
-        below = self.below[place]
-        above = self.below[place + 1] if place + 1 < len(self.below) else 1.0
+        below = self.below[index]
+        above = self.below[index + 1] if index + 1 < len(self.below) else 1.0
         middle = (below + above) / 2
         # The middle of two adjacent floating-point numbers may round down to the lower one.
         return float(middle if middle > below else above)

@@ -61,10 +61,10 @@ def _step(answers: JudgedAnswers, draws: Draws, precision: float) -> CascadeStep
     low, high = ranked.split(np.ones(len(support)))
     flagged, passed = rank < low, rank >= high
 
-    def threshold(place: int, chosen: BoolArray) -> float | None:
+    def threshold(rank_at: int, chosen: BoolArray) -> float | None:
         if not chosen.any():
             return None
-        return shortest_threshold(float(supports[place]), support)
+        return shortest_threshold(float(supports[rank_at]), support)
 
     def decided(side: int, chosen: BoolArray, bound: float | None) -> Decided:
         interval = draws.estimate(ranked.share(side), np.arange(len(support))).interval()
@@ -105,10 +105,10 @@ class _Ranked:
 
         def share(weights: FloatArray) -> FloatArray:
             values = []
-            for each in weights:
-                below = np.append(self._sums(each)[0], each.sum())
-                bounds = below[[0, *self.split(each), -1]]
-                values.append(np.diff(bounds)[side] / each.sum())
+            for weight in weights:
+                below = np.append(self._sums(weight)[0], weight.sum())
+                bounds = below[[0, *self.split(weight), -1]]
+                values.append(np.diff(bounds)[side] / weight.sum())
             return np.array(values)
 
         return share

@@ -57,7 +57,7 @@ def is_kept(changes: Sequence[SetChange]) -> bool:
 
     A set without a value of one bundle decides against the second.
     """
-    *sets, mean = (one.change.value for one in changes)
+    *sets, mean = (change.change.value for change in changes)
     falls = (value is None or value < -MAX_FALL for value in sets)
     return (mean or 0) > 0 and not any(falls)
 
@@ -68,7 +68,7 @@ def compare_auroc(
     """Return the AUROC of hallucination by two bundles and by counting words."""
     units = response_units(first), response_units(second)
     rows: IntArray = np.intersect1d(units[0].rows, units[1].rows)
-    before, after = (each.probs[np.isin(each.rows, rows)] for each in units)
+    before, after = (unit.probs[np.isin(unit.rows, rows)] for unit in units)
     positive = units[0].positive[np.isin(units[0].rows, rows)]
     draws = draws_of_documents(name, first)
     counted, *both = (
@@ -80,12 +80,12 @@ def compare_auroc(
 
 def mean_change(changes: Sequence[SetChange]) -> SetChange:
     """Return the mean over sets, with the plain methods that all sets have."""
-    methods = [name for name in changes[0].plain if all(name in one.plain for one in changes)]
-    plain = {name: average([one.plain[name] for one in changes]) for name in methods}
-    counts = [one.positives for one in changes if one.positives is not None]
-    n, positives = sum(one.n for one in changes), sum(counts) if counts else None
-    both = (average([getattr(one, part) for one in changes]) for part in ("first", "second"))
-    measures = {one.measure for one in changes}
+    methods = [name for name in changes[0].plain if all(name in change.plain for change in changes)]
+    plain = {name: average([change.plain[name] for change in changes]) for name in methods}
+    counts = [change.positives for change in changes if change.positives is not None]
+    n, positives = sum(change.n for change in changes), sum(counts) if counts else None
+    both = (average([getattr(change, part) for change in changes]) for part in ("first", "second"))
+    measures = {change.measure for change in changes}
     measure = measures.pop() if len(measures) == 1 else ""
     return SetChange(MEAN, measure, n, positives, plain, *both)
 

@@ -44,10 +44,10 @@ def reliability_bins(
 
     The truths are labels, or shares of true labels. *Shapes:* [n], [n].
     """
-    place = bin_indices(probabilities)
-    total = np.bincount(place, minlength=BINS)
-    mean = np.bincount(place, probabilities, minlength=BINS)
-    share = np.bincount(place, truths.astype(float), minlength=BINS)
+    index = bin_indices(probabilities)
+    total = np.bincount(index, minlength=BINS)
+    mean = np.bincount(index, probabilities, minlength=BINS)
+    share = np.bincount(index, truths.astype(float), minlength=BINS)
     return [
         ReliabilityBin(
             low=b / BINS,
@@ -63,8 +63,8 @@ def reliability_bins(
 
 def expected_calibration_error(bins: Sequence[ReliabilityBin]) -> float | None:
     """Return the weighted mean of |share - probability| over bins; None without predictions."""
-    total = sum(one.count for one in bins)
-    gaps = sum(one.count * abs(one.share - one.probability) for one in bins)
+    total = sum(bar.count for bar in bins)
+    gaps = sum(bar.count * abs(bar.share - bar.probability) for bar in bins)
     return gaps / total if total else None
 
 

@@ -121,14 +121,14 @@ def conformal_threshold(support: FloatArray, document: Sequence[str], rate: floa
     in a new document is at most (n * r + 1) / (n + 1), which is kept at ``rate`` or below.
     ``support`` [n] is that of faithful responses. ``None`` with fewer than 1 / rate - 1 documents.
     """
-    _, place, counts = np.unique(np.array(document), return_inverse=True, return_counts=True)
+    _, index, counts = np.unique(np.array(document), return_inverse=True, return_counts=True)
     if len(counts) < needed_documents(rate):
         return None
     allowed = rate * (len(counts) + 1) - 1
     order = np.argsort(support, kind="stable")
     ranked = support[order].astype(np.float64)
     ends = tie_ends(ranked)
-    flagged = np.cumsum(1 / counts[place[order]])[ends]
+    flagged = np.cumsum(1 / counts[index[order]])[ends]
     over = np.flatnonzero(flagged > allowed + 1e-9)
     return float(ranked[ends][over[0]]) if len(over) else 1.0
 
@@ -156,19 +156,19 @@ def named_thresholds(
     """
 
     def highest(share: float) -> float | None:
-        found = []
-        for one in bounded:
-            good = _faithful(one.rows)
+        limits = []
+        for judged in bounded:
+            good = _faithful(judged.rows)
             documents = [
-                document(row) for row, is_good in zip(one.rows, good, strict=True) if is_good
+                document(row) for row, is_good in zip(judged.rows, good, strict=True) if is_good
             ]
-            found.append(conformal_threshold(one.support[good], documents, share))
-        return min((each for each in found if each is not None), default=None)
+            limits.append(conformal_threshold(judged.support[good], documents, share))
+        return min((limit for limit in limits if limit is not None), default=None)
 
     limit = highest(rate)
     if limit is None:
         return {}
-    sets = [(_faithful(one.rows), one.support) for one in (*bounded, *also)]
+    sets = [(_faithful(judged.rows), judged.support) for judged in (*bounded, *also)]
     sets = [(good, support) for good, support in sets if good.any() and not good.all()]
     values = np.concatenate([support for _, support in sets]) if sets else np.zeros(1)
     values = np.unique(np.quantile(values, np.linspace(0, 1, _CANDIDATES)))
@@ -195,8 +195,8 @@ def alarm_bounds(data: Iterable[Faithful], threshold: float, rate: float) -> lis
     """Return the bound of a threshold on each data set that it was chosen on for this rate."""
     bounds = []
     for name, support, documents in data:
-        _, place, counts = np.unique(documents, return_inverse=True, return_counts=True)
-        total = float(((support < threshold) / counts[place]).sum())
+        _, index, counts = np.unique(documents, return_inverse=True, return_counts=True)
+        total = float(((support < threshold) / counts[index]).sum())
         if (n := len(counts)) >= needed_documents(rate):
             bounds.append(AlarmBound(name, n, total / n, (total + 1) / (n + 1)))
     return bounds
@@ -207,5 +207,5 @@ def too_small(data: Iterable[Faithful], rate: float | None) -> list[TooFewDocume
     if rate is None:
         return []
     needed = needed_documents(rate)
-    counts = {one.name: len(set(one.documents)) for one in data}
+    counts = {faithful.name: len(set(faithful.documents)) for faithful in data}
     return [TooFewDocuments(name, n, needed) for name, n in counts.items() if n < needed]

@@ -122,8 +122,8 @@ def calibration_error(row: IntArray, probs: FloatArray, positive: BoolArray, n: 
 
     ``row`` is the row of each of U units (responses or sentences), of n rows. *Shape of each:* [U].
     """
-    place = row * BINS + bin_indices(probs)
-    gaps = np.bincount(place, positive - probs, minlength=n * BINS).astype(np.float64, copy=False)
+    cell = row * BINS + bin_indices(probs)
+    gaps = np.bincount(cell, positive - probs, minlength=n * BINS).astype(np.float64, copy=False)
     counts, gaps = np.bincount(row, minlength=n), gaps.reshape(n, BINS)
 
     def statistic(weights: FloatArray) -> FloatArray:
@@ -203,10 +203,10 @@ class Draws:
             return Estimate(None, resampled)
         value = float(statistic(np.ones((1, len(rows))))[0])
         if self.count(rows) > 1:
-            place = self.groups[rows]
+            members = self.groups[rows]
             for start in range(0, len(resampled), _BLOCK):
                 block = slice(start, start + _BLOCK)
-                weights = self._counts[block][:, place].astype(np.float64)
+                weights = self._counts[block][:, members].astype(np.float64)
                 resampled[block] = statistic(weights)
         return Estimate(value if np.isfinite(value) else None, resampled)
 

@@ -58,11 +58,10 @@ class LabelCheck:
     @property
     def thresholds(self) -> list[AtThreshold]:
         """The thresholds that are known, rising; that of the verdicts by its name if it has one."""
-        used = (
-            [] if any(one.threshold == self.used.threshold for one in self.named) else [self.used]
-        )
+        is_named = any(level.threshold == self.used.threshold for level in self.named)
+        used = () if is_named else (self.used,)
         known = (*used, *self.named, self.rate, self.best_f1)
-        return sorted((one for one in known if one is not None), key=lambda one: one.threshold)
+        return sorted(filter(None, known), key=lambda level: level.threshold)
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ def check_labels(
         documents=count,
         no_rate=no_rate,
         errors=_errors(kept, support, wrong, used),
-        named=tuple(_counts(*one, support, wrong) for one in (named or {}).items()),
+        named=tuple(_counts(*pair, support, wrong) for pair in (named or {}).items()),
     )
 
 

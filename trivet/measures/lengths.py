@@ -48,15 +48,17 @@ def count_tokens(examples: Iterable[RagExample], tokenizer: SegmentTokenizer) ->
     waiting = iter(examples)
     while block := list(islice(waiting, _READ_AT_ONCE)):
         texts = [(*example.contexts, example.question, example.response) for example in block]
-        segments = iter(tokenizer.encode([text for own in texts for text in own]))
-        counts += [sum(len(next(segments)) for _ in own) for own in texts]
+        segments = iter(
+            tokenizer.encode([text for example_texts in texts for text in example_texts])
+        )
+        counts += [sum(len(next(segments)) for _ in example_texts) for example_texts in texts]
     return counts
 
 
 def count_buckets(tokens: Iterable[int]) -> dict[str, int]:
     """Return the number of examples in each bucket, empty ones included."""
-    found = Counter(map(bucket_of, tokens))
-    return {name: found[name] for name, _ in BUCKETS}
+    counts = Counter(map(bucket_of, tokens))
+    return {name: counts[name] for name, _ in BUCKETS}
 
 
 def measure_by_length(
@@ -82,22 +84,22 @@ def measure_by_length(
     buckets = [bucket_of(count) for _, count in zip(rows, tokens, strict=True)]
     figures: list[Figure] = []
     for source, here in places.items():
-        own = [rows[place] for place in here]
-        draws = draws_of(own, source, resamples)
+        source_rows = [rows[index] for index in here]
+        draws = draws_of(source_rows, source, resamples)
         shortest: tuple[str, dict[str, Measured]] | None = None
         for bucket, _ in BUCKETS:
-            positions = np.flatnonzero([buckets[place] == bucket for place in here])
+            positions = np.flatnonzero([buckets[index] == bucket for index in here])
             if not len(positions):
                 continue
-            found = measured_rows([own[i] for i in positions], draws, positions)
-            kept = {name: found[name] for name in BY_LENGTH if name in found}
-            figures += [to_figure(source, one, length=bucket) for one in kept.values()]
+            measured = measured_rows([source_rows[i] for i in positions], draws, positions)
+            kept = {name: measured[name] for name in BY_LENGTH if name in measured}
+            figures += [to_figure(source, figure, length=bucket) for figure in kept.values()]
             if shortest is None:
                 shortest = bucket, kept
                 continue
             figures += [
-                _change(source, bucket, one, shortest[0], shortest[1].get(name))
-                for name, one in kept.items()
+                _change(source, bucket, figure, shortest[0], shortest[1].get(name))
+                for name, figure in kept.items()
             ]
     return figures
 

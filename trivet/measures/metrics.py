@@ -81,31 +81,31 @@ class Family:
 
     def pooled(self) -> dict[str, list[int]]:
         """Return the places of the rows of each figure of several sources that are pooled."""
-        found = {
+        pools = {
             f"{self.name}/{part}/pooled": [
-                one for one in self.sources if one.split("/", 1)[-1] in sets
+                source for source in self.sources if source.split("/", 1)[-1] in sets
             ]
             for part, sets in self.protocol.parts.items()
         }
         if self.protocol.overall != "mean":
-            found[f"{self.name}/pooled"] = list(self.sources)
-        return {name: self.places(own) for name, own in found.items() if len(own) > 1}
+            pools[f"{self.name}/pooled"] = list(self.sources)
+        return {name: self.places(sources) for name, sources in pools.items() if len(sources) > 1}
 
     def places(self, sources: Iterable[str]) -> list[int]:
         """Return the places of the rows of some sources."""
-        return [place for source in sources for place in self.sources[source]]
+        return [index for source in sources for index in self.sources[source]]
 
 
 def by_family(rows: Sequence[Prediction]) -> list[Family]:
     """Return the data sets of rows in order of their names."""
-    found: dict[str, dict[str, list[int]]] = {}
+    by_name: dict[str, dict[str, list[int]]] = {}
     examples = [row.example for row in rows]
-    for place in sorted(range(len(rows)), key=lambda place: examples[place].source):
-        own = found.setdefault(data_set(examples[place]), {})
-        own.setdefault(examples[place].source, []).append(place)
+    for index in sorted(range(len(rows)), key=lambda index: examples[index].source):
+        sources = by_name.setdefault(data_set(examples[index]), {})
+        sources.setdefault(examples[index].source, []).append(index)
     return [
-        Family(name, own, PROTOCOLS.get(name, _DEFAULT_PROTOCOL))
-        for name, own in sorted(found.items())
+        Family(name, sources, PROTOCOLS.get(name, _DEFAULT_PROTOCOL))
+        for name, sources in sorted(by_name.items())
     ]
 
 
@@ -136,14 +136,14 @@ def measure(rows: Iterable[Prediction], *, resamples: int = 1000) -> list[Figure
     figures: list[Figure] = []
     for family in by_family(rows):
         measured: dict[str, dict[str, Measured]] = {}
-        every = [rows[place] for place in family.places(family.sources)]
+        every = [rows[index] for index in family.places(family.sources)]
         for name, places in {**family.sources, **family.pooled()}.items():
-            here = [rows[place] for place in places]
+            here = [rows[index] for index in places]
             draws = draws_of(here, name, resamples)
             measured[name] = measured_rows(here, draws)
             if family.protocol.common_threshold:
                 at_common = samples_at_common_threshold(here, every)
-                measured[name] |= measured_rows(here, draws, found=at_common)
+                measured[name] |= measured_rows(here, draws, chosen=at_common)
             figures += _figures(name, here, draws, measured[name], family.protocol)
         if family.has_mean:
             sets = {source: measured[source] for source in family.sources}
@@ -159,7 +159,7 @@ def _figures(
     protocol: Protocol,
 ) -> list[Figure]:
     """Return the figures of a source, and of each of its generators where there are several."""
-    figures = [to_figure(source, one) for one in measured.values()]
+    figures = [to_figure(source, measure_) for measure_ in measured.values()]
     generators = sorted({row.example.generator or "unknown" for row in rows})
     if not protocol.by_generator or len(generators) < 2:
         return figures
@@ -169,8 +169,8 @@ def _figures(
         )
         part = measured_rows([rows[i] for i in positions], draws, positions)
         figures += [
-            to_figure(source, one, generator)
-            for name, one in part.items()
+            to_figure(source, measure_, generator)
+            for name, measure_ in part.items()
             if name.startswith(("hallucination_", "span_"))
         ]
     return figures
@@ -178,17 +178,17 @@ def _figures(
 
 def means(name: str, measured: Mapping[str, Mapping[str, Measured]]) -> list[Figure]:
     """Return the mean over sets of each measure, its groups resampled within each set."""
-    order = dict.fromkeys(measure for one in measured.values() for measure in one)
+    order = dict.fromkeys(measure for by_measure in measured.values() for measure in by_measure)
     figures = []
     for measure_name in order:
-        parts = {source: one.get(measure_name) for source, one in measured.items()}
-        found = [part for part in parts.values() if part is not None]
+        parts = {source: by_measure.get(measure_name) for source, by_measure in measured.items()}
+        present = [part for part in parts.values() if part is not None]
         left_out = [
             source.split("/", 1)[-1]
             for source, part in parts.items()
             if part is None or part.estimate.value is None
         ]
-        estimate = average([part.estimate for part in found])
+        estimate = average([part.estimate for part in present])
         low, high = estimate.interval() or (None, None)
         notes = []
         if estimate.value is None:
@@ -198,10 +198,10 @@ def means(name: str, measured: Mapping[str, Mapping[str, Measured]]) -> list[Fig
                 f"mean over {len(parts) - len(left_out)} of {len(parts)} sets, undefined in "
                 + ", ".join(left_out)
             )
-        still = [part for part in found if part.estimate.value is not None and part.groups < 2]
+        still = [part for part in present if part.estimate.value is not None and part.groups < 2]
         if still and low is not None:
             notes.append(f"{len(still)} sets of one group add nothing to the interval")
-        positives = [part.sample.positives for part in found if part.sample.positives is not None]
+        positives = [part.sample.positives for part in present if part.sample.positives is not None]
         figures.append(
             Figure(
                 measure=measure_name,
@@ -209,10 +209,10 @@ def means(name: str, measured: Mapping[str, Mapping[str, Measured]]) -> list[Fig
                 value=estimate.value,
                 low=low,
                 high=high,
-                n=sum(len(part.sample.rows) for part in found),
+                n=sum(len(part.sample.rows) for part in present),
                 positives=sum(positives) if positives else None,
-                groups=sum(part.groups for part in found),
-                failed=sum(part.sample.failed for part in found),
+                groups=sum(part.groups for part in present),
+                failed=sum(part.sample.failed for part in present),
                 note="; ".join(notes) or None,
             )
         )
@@ -228,18 +228,18 @@ def measured_rows(
     rows: Sequence[Prediction],
     draws: Draws,
     positions: IntArray | None = None,
-    found: Sequence[Sample] | None = None,
+    chosen: Sequence[Sample] | None = None,
 ) -> dict[str, Measured]:
-    """Return measures of some rows by name: of the samples found, or all that the labels allow.
+    """Return measures of some rows by name: of the chosen samples, or all that the labels allow.
 
     The resamples may be of a list that has the rows at the given positions [n].
     """
     positions = np.arange(len(rows)) if positions is None else positions
     measured = {}
-    for sample in samples(rows) if found is None else found:
-        place = positions[sample.rows]
-        estimate = draws.estimate(sample.statistic, place)
-        measured[sample.measure] = Measured(sample, estimate, draws.count(place))
+    for sample in samples(rows) if chosen is None else chosen:
+        at = positions[sample.rows]
+        estimate = draws.estimate(sample.statistic, at)
+        measured[sample.measure] = Measured(sample, estimate, draws.count(at))
     return measured
 
 

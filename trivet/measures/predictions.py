@@ -81,7 +81,7 @@ def support_of(verdict: Evaluation) -> float | None:
 def counted_probs(rows: Sequence[Prediction], kept: IntArray) -> FloatArray:
     """Return the share of content words that no context has, of the responses at ``kept`` [n]."""
     texts = [rows[row].example.example for row in kept.tolist()]
-    return np.array([share_nowhere(one.response, words_of(one.contexts)) for one in texts])
+    return np.array([share_nowhere(text.response, words_of(text.contexts)) for text in texts])
 
 
 def _sentence_units(rows: Sequence[Prediction], name: HeadName, score: str) -> Units:
@@ -94,12 +94,12 @@ def _sentence_units(rows: Sequence[Prediction], name: HeadName, score: str) -> U
     for row, verdict in zip(kept, verdicts, strict=True):
         spans = getattr(rows[row].example.labels, label)
         if name == "support":
-            judged = [one for one in verdict.sentences if one.supported is not None]
-            probs.append(1 - finite([verdict], [one.support for one in judged]))
+            judged = [sentence for sentence in verdict.sentences if sentence.supported is not None]
+            probs.append(1 - finite([verdict], [sentence.support for sentence in judged]))
             positive.append(touched_sentences(judged, spans))
         else:
-            sentences = [one for context in verdict.contexts for one in context.sentences]
-            probs.append(finite([verdict], [getattr(one, name) for one in sentences]))
+            sentences = [sentence for context in verdict.contexts for sentence in context.sentences]
+            probs.append(finite([verdict], [getattr(sentence, name) for sentence in sentences]))
             positive.append(marked_sentences(verdict, spans))
     row = np.repeat(np.arange(len(kept)), [len(values) for values in probs[1:]])
     return Units(kept, row, np.concatenate(probs), np.concatenate(positive), failed)
@@ -155,5 +155,5 @@ def marked_characters(length: int, spans: Sequence[Interval]) -> BoolArray:
 
 def touched_sentences(sentences: Sequence[Interval], spans: Sequence[Interval]) -> BoolArray:
     """Return whether a span touches each sentence. *Shape:* [sentences]."""
-    offsets = np.array([(one.start, one.end) for one in sentences], dtype=np.int64)
+    offsets = np.array([(sentence.start, sentence.end) for sentence in sentences], dtype=np.int64)
     return mark_tokens(offsets.reshape(-1, 2), [Span(span.start, span.end) for span in spans])

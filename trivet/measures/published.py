@@ -37,22 +37,24 @@ def measure_published(rows: Sequence[Prediction], *, resamples: int = 1000) -> l
     """
     families = by_family(rows)
     figures: list[Figure] = []
-    for judge in dict.fromkeys(one.judge for row in rows for one in row.example.published):
-        found: list[Figure] = []
+    for judge in dict.fromkeys(
+        published.judge for row in rows for published in row.example.published
+    ):
+        of_judge: list[Figure] = []
         for family in families:
             sets: dict[str, dict[str, Measured]] = {}
             for source, places in family.sources.items():
-                own = [rows[place] for place in places]
-                draws = draws_of(own, source, resamples)
+                source_rows = [rows[index] for index in places]
+                draws = draws_of(source_rows, source, resamples)
                 measured: dict[str, Measured] = {}
                 for measure in _SCORES:
-                    measured |= _compare(own, draws, judge, measure)
+                    measured |= _compare(source_rows, draws, judge, measure)
                 if measured:
                     sets[source] = measured
-                    found += [to_figure(source, one) for one in measured.values()]
+                    of_judge += [to_figure(source, measure) for measure in measured.values()]
             if len(sets) > 1:
-                found += means(f"{family.name}/mean", sets)
-        figures += [replace(one, judge=judge) for one in found]
+                of_judge += means(f"{family.name}/mean", sets)
+        figures += [replace(figure, judge=judge) for figure in of_judge]
     return figures
 
 
@@ -62,10 +64,15 @@ def _compare(
     """Return one measure on the rows that the judge scored, and the differences; by name."""
     name, failed = _SCORES[measure], 0
     kept: list[int] = []
-    found: list[tuple[float, float, float]] = []  # truth, score of the judge, score of the bundle
-    for place, row in enumerate(rows):
+    scored: list[tuple[float, float, float]] = []  # truth, score of the judge, score of the bundle
+    for index, row in enumerate(rows):
         theirs = next(
-            (getattr(one, name) for one in row.example.published if one.judge == judge), None
+            (
+                getattr(published, name)
+                for published in row.example.published
+                if published.judge == judge
+            ),
+            None,
         )
         if theirs is None:
             continue
@@ -80,19 +87,19 @@ def _compare(
         truth = labels.adherent if name == "faithfulness" else true_score(labels, verdict, name)
         if truth is not None:
             finite([verdict], [ours])
-            kept.append(place)
-            found.append((float(truth), theirs, ours))
+            kept.append(index)
+            scored.append((float(truth), theirs, ours))
     if not kept:
         return {}
     places: IntArray = np.array(kept, dtype=np.int64)
-    truths, by_judge, by_bundle = np.array(found, dtype=np.float64).T
+    truths, by_judge, by_bundle = np.array(scored, dtype=np.float64).T
 
     def statistic(scores: FloatArray) -> Statistic:
         if name == "faithfulness":
             return auroc(1 - scores, truths == 0)
         return root_mean_square(scores - truths)
 
-    first, second = (draws.estimate(statistic(one), places) for one in (by_judge, by_bundle))
+    first, second = (draws.estimate(statistic(scores), places) for scores in (by_judge, by_bundle))
     positives = int((truths == 0).sum()) if name == "faithfulness" else None
     needs = "needs hallucinated and adherent rows"
     sample = Sample(measure, places, statistic(by_judge), positives, failed, needs)

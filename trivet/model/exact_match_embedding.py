@@ -46,10 +46,10 @@ def match_kinds(input_ids: Tensor, segment_ids: Tensor) -> Tensor:
     # One number for word and segment: equal if the same word is in the other segment.
     same = _meet(2 * words + segment, 2 * words + 1 - segment)
     # Ends of windows (-1) have no equal neighbour.
-    after, before = (_meet(each, torch.where(each < 0, -2, each)) for each in sides)
+    after, before = (_meet(side, torch.where(side < 0, -2, side)) for side in sides)
     # fp32, since TensorRT lacks int8 here and integer reductions are slow on CPUs.
-    found = torch.where(same, (after | before).to(torch.float32) + 1.0, 0.0).amax(dim=-1)
-    return found.to(torch.int64)
+    kinds = torch.where(same, (after | before).to(torch.float32) + 1.0, 0.0).amax(dim=-1)
+    return kinds.to(torch.int64)
 
 
 def _after(values: Tensor, end: int) -> Tensor:

@@ -57,7 +57,7 @@ class RagModel(nn.Module):
         self.similarity = described.similarity
         self.sentence_layer = described.sentence_layer
         self.heads = nn.ModuleDict()
-        for name in (each for each in HEAD_NAMES if each in described.heads):
+        for name in (head for head in HEAD_NAMES if head in described.heads):
             self.add_head(name)
 
     def architecture(self) -> Architecture:
@@ -119,14 +119,14 @@ class RagModel(nn.Module):
 
     def keep_heads(self, names: Collection[str]) -> None:
         """Remove all other heads, with the layers that only they have."""
-        for name in [each for each in self.heads if each not in names]:
+        for name in [head for head in self.heads if head not in names]:
             del self.heads[name]
             self.trunk.remove_head(name)
 
     def freeze(self, name: HeadName) -> None:
         """Keep the weights of a head and of its own layers as they are in training."""
         parts = [self.heads[name], *self.trunk.own_parts(name)]
-        for parameter in (each for part in parts for each in part.parameters()):
+        for parameter in (weight for part in parts for weight in part.parameters()):
             parameter.requires_grad_(False)
 
     def _encoders(self) -> list[Trunk]:
@@ -174,9 +174,9 @@ class RagModel(nn.Module):
         if isinstance(head, CrossAttentionHead):
             read: Tensor = head(hidden, is_response)
             return read
-        each = self.granularity == "token" or name == "evidence"
-        logits: Tensor = head(hidden if each else hidden[:, :1])
-        return logits if each else logits.expand(-1, hidden.shape[1], -1)
+        by_token = self.granularity == "token" or name == "evidence"
+        logits: Tensor = head(hidden if by_token else hidden[:, :1])
+        return logits if by_token else logits.expand(-1, hidden.shape[1], -1)
 
     def join(
         self,
@@ -205,7 +205,7 @@ class RagModel(nn.Module):
             support = join_support(logits["support"], response_at, is_evidence)
             probs["support"] = torch.where(shown, support.sigmoid(), 0.0)
         overlaps = {"relevance": question_overlap, "utilization": response_overlap}
-        for name in (each for each in overlaps if each in logits):
+        for name in (head for head in overlaps if head in logits):
             marked = self.with_overlap(name, logits[name], context_at, overlaps[name])
             if name == "relevance" and self.similarity:
                 states = logits["evidence"]
@@ -283,7 +283,7 @@ def join_support(support: Tensor, response_at: Tensor, is_evidence: Tensor | Non
 def gather_classes(logits: Tensor, at: Tensor) -> Tensor:
     """Return ``gather_tokens`` of each class. *Shapes:* [N, L, 3], [B, R, K] -> [B, R, K, 3]."""
     columns = (column.reshape(-1) for column in logits.unbind(-1))
-    return torch.stack([gather_tokens(each, at) for each in columns], -1)
+    return torch.stack([gather_tokens(column, at) for column in columns], -1)
 
 
 def pair_logits(states: Tensor, response_pool: Tensor, context_pool: Tensor) -> Tensor:
@@ -308,8 +308,8 @@ def question_similarity(
     flat = torch.where(real, context_at, states.shape[0] * width).reshape(-1)
     marks = attention_mask.new_zeros(states.shape[0] * width + 1)
     marks = marks.scatter(0, flat, torch.ones_like(flat))[:-1].reshape(-1, width)
-    place = torch.arange(width, device=states.device)
-    after_context = place > (marks * place).amax(-1, keepdim=True)
+    position = torch.arange(width, device=states.device)
+    after_context = position > (marks * position).amax(-1, keepdim=True)
     asked = (after_context & (attention_mask > 0) & (segment_ids == 0)).to(states.dtype)
     pool = asked / asked.sum(-1, keepdim=True).clamp(min=1.0)
     half = EVIDENCE_STATES // 2
@@ -332,7 +332,7 @@ def start_evidence(projection: nn.Linear) -> None:
 def to_numpy(outputs: Outputs) -> Outputs:
     """Return the outputs of torch as numpy arrays in float32; None stays."""
     return Outputs(
-        *(None if each is None else each.detach().float().cpu().numpy() for each in outputs)
+        *(None if output is None else output.detach().float().cpu().numpy() for output in outputs)
     )
 
 

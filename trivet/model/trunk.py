@@ -240,9 +240,9 @@ def check_window(config: Any, size: int) -> None:
 
 
 def _cannot_load(name_or_path: str, error: Exception) -> ConfigError:
-    said = str(error).strip().partition("\n")[0]  # the library goes on with advice
+    reason = str(error).strip().partition("\n")[0]  # the library goes on with advice
     return ConfigError(
-        f"encoder.name: cannot load {name_or_path!r}: {said.rstrip('.')}; give the folder of a "
+        f"encoder.name: cannot load {name_or_path!r}: {reason.rstrip('.')}; give the folder of a "
         "checkpoint, or its name on a hub that can be reached"
     )
 
@@ -254,17 +254,17 @@ def dropout_settings(
     names = ("attention_probs_dropout_prob", "hidden_dropout_prob")
     if model_type == "modernbert":
         names = ("attention_dropout", "mlp_dropout")
-    given = zip(names, (attention, hidden), strict=True)
-    return {name: value for name, value in given if value is not None}
+    pairs = zip(names, (attention, hidden), strict=True)
+    return {name: value for name, value in pairs if value is not None}
 
 
 def checkpoint_layers(trunk: nn.Module) -> None:
     """Keep only the inputs of the encoder's layers for the backward pass, which repeats them."""
     for module in trunk.modules():
         if isinstance(module, (GradientCheckpointingLayer, MPNetLayers)):
-            each = cast(Any, module)
-            each.gradient_checkpointing = True
-            each._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
+            layer = cast(Any, module)
+            layer.gradient_checkpointing = True
+            layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
 
 
 def compile_layers(trunk: nn.Module) -> None:

@@ -45,12 +45,12 @@ class InferenceBert(nn.Module):
         return nn.ModuleList(
             InferenceLayer(
                 layer,
-                (own.query, own.key, own.value),
+                (attention.query, attention.key, attention.value),
                 (out.dense, out.LayerNorm),
                 1 / math.sqrt(self.width),
             )
             for layer in layers
-            for own, out in ((layer.attention.self, layer.attention.output),)
+            for attention, out in ((layer.attention.self, layer.attention.output),)
         )
 
     @staticmethod
@@ -64,8 +64,8 @@ class InferenceBert(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Tensor:
         """Return hidden states. *Shapes:* [N, L] x 3 -> [N, L, H]."""
-        hidden, given = self.start(input_ids, attention_mask, segment_ids)
-        return self.climb(self.layers, hidden, given)
+        hidden, shared = self.start(input_ids, attention_mask, segment_ids)
+        return self.climb(self.layers, hidden, shared)
 
     def start(
         self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor
@@ -104,16 +104,16 @@ class InferenceBert(nn.Module):
         return torch.stack(queries, dim=-1), torch.stack(keys, dim=-1)
 
     def climb(
-        self, layers: Iterable[nn.Module], hidden: Tensor, given: tuple[Tensor, ...]
+        self, layers: Iterable[nn.Module], hidden: Tensor, shared: tuple[Tensor, ...]
     ) -> Tensor:
         """Run ``layers``, as ``convert`` made them, one after another. *Shape:* [N, L, H]."""
         for layer in layers:
             assert isinstance(layer, InferenceLayer)
             projected = layer.project(hidden)
             if self.form == "runtime":
-                attended = self._attend_fused(projected, *given)
+                attended = self._attend_fused(projected, *shared)
             else:
-                (mask,) = given
+                (mask,) = shared
                 attended = attend(*split_heads(projected, self.heads), mask, self.form)
             hidden = layer.finish(attended, hidden)
         return hidden
@@ -126,9 +126,9 @@ class InferenceBert(nn.Module):
         query, key, value = projected.chunk(3, dim=-1)
 
         def with_mask(projected: Tensor, components: Tensor) -> Tensor:
-            own = projected.unflatten(-1, (self.heads, self.width))
+            per_head = projected.unflatten(-1, (self.heads, self.width))
             mask = components[:, :, None, :].expand(-1, -1, self.heads, -1)
-            return torch.cat([own, mask], dim=-1).flatten(2)
+            return torch.cat([per_head, mask], dim=-1).flatten(2)
 
         query, key = with_mask(query, queries), with_mask(key, keys)
         attended: Tensor = torch.onnx.ops.symbolic(

@@ -80,8 +80,8 @@ class InferenceDeberta(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Tensor:
         """Return hidden states; errors as of ``start``. *Shapes:* [N, L] x 3 -> [N, L, H]."""
-        hidden, given = self.start(input_ids, attention_mask, segment_ids)
-        return self.climb(self.layers, hidden, given)
+        hidden, shared = self.start(input_ids, attention_mask, segment_ids)
+        return self.climb(self.layers, hidden, shared)
 
     def start(
         self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor
@@ -104,11 +104,11 @@ class InferenceDeberta(nn.Module):
         return hidden, (mask, by_query)
 
     def climb(
-        self, layers: Iterable[nn.Module], hidden: Tensor, given: tuple[Tensor, ...]
+        self, layers: Iterable[nn.Module], hidden: Tensor, shared: tuple[Tensor, ...]
     ) -> Tensor:
         """Run ``layers``, as ``convert`` made them, one after another. *Shape:* [N, L, H]."""
         for layer in layers:
-            hidden = layer(hidden, *given)
+            hidden = layer(hidden, *shared)
         return hidden
 
     def _embed(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Tensor:
@@ -141,20 +141,20 @@ class DebertaLayer(nn.Module):
         super().__init__()
         self.form: Form = form
         self.folds_mask = form == "runtime" and not prefix_attention  # see ``_of_queries``
-        own = layer.attention.self
-        self.heads, self.width = own.num_attention_heads, own.attention_head_size
+        attention = layer.attention.self
+        self.heads, self.width = attention.num_attention_heads, attention.attention_head_size
         kinds = set(config.pos_att_type or ())
         # Both position terms and the content term have the same variance; hence 3 in v3.
         scale = 1 / math.sqrt(self.width * (1 + len(kinds & {"c2p", "p2c"})))
         out = layer.attention.output
-        projections = (own.query_proj, own.key_proj, own.value_proj)
+        projections = (attention.query_proj, attention.key_proj, attention.value_proj)
         self.rest = InferenceLayer(layer, projections, (out.dense, out.LayerNorm), scale)
         of_key = of_query = None
         if relative is not None and "c2p" in kinds:
-            project = own.key_proj if own.share_att_key else own.pos_key_proj
+            project = attention.key_proj if attention.share_att_key else attention.pos_key_proj
             of_key = self._table(project(relative))  # multiplied by scaled queries, so not scaled
         if relative is not None and "p2c" in kinds:
-            project = own.query_proj if own.share_att_key else own.pos_query_proj
+            project = attention.query_proj if attention.share_att_key else attention.pos_query_proj
             of_query = self._table(project(relative) * scale)
             if self.folds_mask:
                 of_query = nn.functional.pad(of_query, (0, 0, 0, 1), value=1.0)

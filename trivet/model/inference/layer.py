@@ -86,6 +86,6 @@ def refuse_longer(length: int, max_length: int) -> None:
 def split_heads(projected: Tensor, heads: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return queries, keys and values by head. *Shapes:* [N, L, 3H] -> [N, heads, L, width] x 3."""
     query, key, value = (
-        each.unflatten(-1, (heads, -1)).transpose(1, 2) for each in projected.chunk(3, dim=-1)
+        part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in projected.chunk(3, dim=-1)
     )
     return query, key, value

@@ -56,8 +56,8 @@ class InferenceModernBert(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Tensor:
         """Return hidden states; errors as of ``start``. *Shapes:* [N, L] x 3 -> [N, L, H]."""
-        hidden, given = self.start(input_ids, attention_mask, segment_ids)
-        normed: Tensor = self.final_norm(self.climb(self.layers, hidden, given))
+        hidden, shared = self.start(input_ids, attention_mask, segment_ids)
+        normed: Tensor = self.final_norm(self.climb(self.layers, hidden, shared))
         return normed
 
     def start(
@@ -83,10 +83,10 @@ class InferenceModernBert(nn.Module):
         return hidden, (mask, mask + local, *(table[:length] for table in tables))
 
     def climb(
-        self, layers: Iterable[nn.Module], hidden: Tensor, given: tuple[Tensor, ...]
+        self, layers: Iterable[nn.Module], hidden: Tensor, shared: tuple[Tensor, ...]
     ) -> Tensor:
         """Run ``layers``, as ``convert`` made them, one after another. *Shape:* [N, L, H]."""
-        first, second, *tables = given
+        first, second, *tables = shared
         for layer in layers:
             assert isinstance(layer, ModernBertLayer)
             cos, sin = tables[2:] if layer.local else tables[:2]
@@ -106,14 +106,16 @@ class ModernBertLayer(nn.Module):
         self.attention_norm, self.attention_out = layer.attn_norm, layer.attn.Wo
         self.inner_norm, self.activation = layer.mlp_norm, layer.mlp.act
         self.widen, self.narrow = layer.mlp.Wi, layer.mlp.Wo
-        own = layer.attn.Wqkv
-        self.project = nn.Linear(own.in_features, own.out_features, bias=own.bias is not None)
-        scale = torch.ones(own.out_features)
-        scale[: own.in_features] = 1 / math.sqrt(own.in_features // heads)
+        projection = layer.attn.Wqkv
+        self.project = nn.Linear(
+            projection.in_features, projection.out_features, bias=projection.bias is not None
+        )
+        scale = torch.ones(projection.out_features)
+        scale[: projection.in_features] = 1 / math.sqrt(projection.in_features // heads)
         with torch.no_grad():
-            self.project.weight.copy_(own.weight * scale[:, None])
-            if own.bias is not None:
-                self.project.bias.copy_(own.bias * scale)
+            self.project.weight.copy_(projection.weight * scale[:, None])
+            if projection.bias is not None:
+                self.project.bias.copy_(projection.bias * scale)
 
     def rotated(self, hidden: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values. *Shapes:* [N, L, H], [L, D] x 2 -> [N, heads, L, D]."""

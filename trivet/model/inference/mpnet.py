@@ -51,16 +51,19 @@ class InferenceMpnet(nn.Module):
         """Convert the library's layers of ``encoder`` to inference layers."""
         return nn.ModuleList(
             InferenceLayer(
-                layer, (own.q, own.k, own.v), (own.o, norm), scale=1 / math.sqrt(self.width)
+                layer,
+                (attention.q, attention.k, attention.v),
+                (attention.o, norm),
+                scale=1 / math.sqrt(self.width),
             )
             for layer in layers
-            for own, norm in ((layer.attention.attn, layer.attention.LayerNorm),)
+            for attention, norm in ((layer.attention.attn, layer.attention.LayerNorm),)
         )
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor) -> Tensor:
         """Return hidden states; errors as of ``start``. *Shapes:* [N, L] x 3 -> [N, L, H]."""
-        hidden, given = self.start(input_ids, attention_mask, segment_ids)
-        return self.climb(self.layers, hidden, given)
+        hidden, shared = self.start(input_ids, attention_mask, segment_ids)
+        return self.climb(self.layers, hidden, shared)
 
     def start(
         self, input_ids: Tensor, attention_mask: Tensor, segment_ids: Tensor
@@ -83,10 +86,10 @@ class InferenceMpnet(nn.Module):
         return hidden, (bias + mask,)
 
     def climb(
-        self, layers: Iterable[nn.Module], hidden: Tensor, given: tuple[Tensor, ...]
+        self, layers: Iterable[nn.Module], hidden: Tensor, shared: tuple[Tensor, ...]
     ) -> Tensor:
         """Run ``layers``, as ``convert`` made them, one after another. *Shape:* [N, L, H]."""
-        (bias,) = given
+        (bias,) = shared
         for layer in layers:
             assert isinstance(layer, InferenceLayer)
             parts = split_heads(layer.project(hidden), self.heads)

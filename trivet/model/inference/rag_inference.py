@@ -47,10 +47,10 @@ class InferenceTrunk(nn.Module):
         windows = (input_ids, attention_mask, segment_ids)
         if self.tops:
             encoder = cast(InferenceEncoder, self.encoders["shared"])
-            embedded, given = encoder.start(*windows)
-            stem = encoder.climb(encoder.layers, embedded, given)
+            embedded, shared = encoder.start(*windows)
+            stem = encoder.climb(encoder.layers, embedded, shared)
             tops = {name: cast(nn.ModuleList, self.tops[name]) for name in heads}
-            return {name: encoder.climb(top, stem, given) for name, top in tops.items()}
+            return {name: encoder.climb(top, stem, shared) for name, top in tops.items()}
         read = {name: encoder(*windows) for name, encoder in self.encoders.items()}
         return {name: read[name if name in read else "shared"] for name in heads}
 
