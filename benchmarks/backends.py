@@ -62,8 +62,8 @@ def null_outputs(windows: Windows) -> Outputs:
     """Return one half everywhere; shapes as in ``Outputs``."""
     response, context = windows.response_at.shape[:2], windows.context_at.shape
     sentences = windows.sentence_pool.shape[:2]
-    one = windows.response_at.shape[:1]
-    shapes = (response, context, context, sentences, one, one, one, one)
+    example = windows.response_at.shape[:1]
+    shapes = (response, context, context, sentences, example, example, example, example)
     return Outputs(*(np.full(shape, 0.5, dtype=np.float32) for shape in shapes))
 
 

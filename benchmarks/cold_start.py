@@ -68,11 +68,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Start processes one after the other and print their measurements."""
     flags = parser(__doc__, repeats=5)
     flags.add_argument("--backend", choices=["onnx", "openvino"], default="onnx")
-    given = flags.parse_args(arguments)
-    if given.repeats < 1:
-        flags.error(f"--repeats ({given.repeats}) must be at least 1")
+    options = flags.parse_args(arguments)
+    if options.repeats < 1:
+        flags.error(f"--repeats ({options.repeats}) must be at least 1")
     first, *rest = [
-        start_once(given.bundle, given.threads, given.backend) for _ in range(given.repeats + 1)
+        start_once(options.bundle, options.threads, options.backend)
+        for _ in range(options.repeats + 1)
     ]
     rows = [
         (label, f"{first[name]:.2f}", spread([run[name] for run in rest], 2))
@@ -81,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     loaded = ["yes" if run["torch"] else "no" for run in (first, rest[-1])]
     rows.append(("torch was loaded", loaded[0], loaded[1]))
     header = ("", "first run", "the rest, median (least to most)")
-    publish("cold_start", [Table(f"{given.backend}:", header, rows)], given)
+    publish("cold_start", [Table(f"{options.backend}:", header, rows)], options)
     return 0
 
 

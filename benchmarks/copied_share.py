@@ -32,10 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     flags = data_parser(__doc__)
     flags.add_argument("--bundle", type=Path)
     flags.add_argument("--limit", type=int, default=4000)
-    given = flags.parse_args(arguments)
-    rows = [row for row in load(given) if row.labels.adherent is not None][: given.limit]
-    results = list(Evaluator(given.bundle).evaluate_many([row.example for row in rows]))
-    kept = [n for n, one in enumerate(results) if isinstance(one, Evaluation)]
+    options = flags.parse_args(arguments)
+    rows = [row for row in load(options) if row.labels.adherent is not None][: options.limit]
+    results = list(Evaluator(options.bundle).evaluate_many([row.example for row in rows]))
+    kept = [n for n, result in enumerate(results) if isinstance(result, Evaluation)]
     rows = [rows[n] for n in kept]
     support = np.array([getattr(results[n], "faithfulness", None) or 0.0 for n in kept])
     wrong = np.array([row.labels.adherent is False for row in rows])

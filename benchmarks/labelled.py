@@ -21,9 +21,9 @@ def data_parser(doc: str | None) -> argparse.ArgumentParser:
     return flags
 
 
-def load(given: argparse.Namespace) -> Sequence[LabelledExample]:
+def load(options: argparse.Namespace) -> Sequence[LabelledExample]:
     """Return the rows that the flags of ``data_parser`` name."""
-    return load_source(given.data, given.split)[0]
+    return load_source(options.data, options.split)[0]
 
 
 def auroc_table(

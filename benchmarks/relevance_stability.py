@@ -41,26 +41,26 @@ def refused(rows: Rows) -> list[RagExample | None]:
 
 def with_foreign_answer(rows: Rows) -> list[RagExample | None]:
     """Return the examples with the response of the next unrelated row."""
-    found: list[RagExample | None] = []
+    replaced: list[RagExample | None] = []
     for number, row in enumerate(rows):
         others = (*rows[number + 1 :], *rows[:number])
-        other = next((one.example for one in others if not are_related(row, one)), None)
-        found.append(
+        other = next((other.example for other in others if not are_related(row, other)), None)
+        replaced.append(
             None
             if other is None
             else replace(row.example, response=other.response, response_sentences=None)
         )
-    return found
+    return replaced
 
 
 def changed(rows: Rows) -> list[RagExample | None]:
     """Return copies with one wrong value or negation in the response, where one can be made."""
-    found: list[RagExample | None] = []
+    copies: list[RagExample | None] = []
     for number, row in enumerate(rows):
         twin = make_twin(row, np.random.default_rng(number))
         same = twin is not None and twin.example.contexts == row.example.contexts
-        found.append(twin.example if twin is not None and same else None)
-    return found
+        copies.append(twin.example if twin is not None and same else None)
+    return copies
 
 
 REPLACED: dict[str, Callable[[Rows], list[RagExample | None]]] = {
@@ -74,14 +74,14 @@ REPLACED: dict[str, Callable[[Rows], list[RagExample | None]]] = {
 def moves(evaluator: Evaluator, rows: Rows, others: Sequence[RagExample | None]) -> list[float]:
     """Return the absolute change of each passage's relevance."""
     pairs = [(row.example, other) for row, other in zip(rows, others, strict=True) if other]
-    own, replaced = (
+    unchanged, replaced = (
         list(evaluator.evaluate_many(examples)) for examples in zip(*pairs, strict=True)
     )
     return [
         abs(before.relevance - after.relevance)
-        for one, other in zip(own, replaced, strict=True)
-        if isinstance(one, Evaluation) and isinstance(other, Evaluation)
-        for before, after in zip(one.contexts, other.contexts, strict=True)
+        for verdict, other in zip(unchanged, replaced, strict=True)
+        if isinstance(verdict, Evaluation) and isinstance(other, Evaluation)
+        for before, after in zip(verdict.contexts, other.contexts, strict=True)
         if before.relevance is not None and after.relevance is not None
     ]
 
@@ -90,17 +90,17 @@ def table(evaluator: Evaluator, rows: Rows) -> Table:
     """Measure every replacement."""
     lines: list[tuple[str, ...]] = []
     for name, make in REPLACED.items():
-        found = np.array(moves(evaluator, rows, make(rows)))
-        within = float((found <= LARGEST_MOVE).mean())
-        lines.append((name, f"{len(found):,}", f"{within:.3f}", f"{found.mean():.3f}"))
+        changes = np.array(moves(evaluator, rows, make(rows)))
+        within = float((changes <= LARGEST_MOVE).mean())
+        lines.append((name, f"{len(changes):,}", f"{within:.3f}", f"{changes.mean():.3f}"))
     head = ("answer replaced by", "passages", f"moved by at most {LARGEST_MOVE}", "mean move")
     return Table("relevance of a passage", head, lines)
 
 
 if __name__ == "__main__":
-    given = data_parser(__doc__)
-    given.add_argument("--bundle", type=Path)
-    given.add_argument("--limit", type=int)
-    options = given.parse_args()
+    flags = data_parser(__doc__)
+    flags.add_argument("--bundle", type=Path)
+    flags.add_argument("--limit", type=int)
+    options = flags.parse_args()
     labelled = load(options)[: options.limit]
     print(table(Evaluator(options.bundle), labelled).to_markdown())

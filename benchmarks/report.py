@@ -66,17 +66,17 @@ def skipped(outcome: Race) -> Table | None:
     return Table("Not run:", ("what", "why"), list(outcome.skipped.items()))
 
 
-def publish(name: str, tables: Sequence[Table | None], given: argparse.Namespace) -> None:
+def publish(name: str, tables: Sequence[Table | None], options: argparse.Namespace) -> None:
     """Print the tables and the machine; write them to ``--json``."""
     shown = [table for table in tables if table is not None and table.rows]
-    about = machine() | {"threads": given.threads, "repeats": given.repeats}
-    if given.json:
+    about = machine() | {"threads": options.threads, "repeats": options.repeats}
+    if options.json:
         written = [
             {"title": t.title, "rows": [dict(zip(t.header, row, strict=True)) for row in t.rows]}
             for t in shown
         ]
         report = {"benchmark": name} | about | {"tables": written}
-        given.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        options.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     for table in shown:
         print(f"{table.to_markdown()}\n")
     allocator = " ".join(f"{key}={value}" for key, value in ALLOCATOR.items())
@@ -84,7 +84,7 @@ def publish(name: str, tables: Sequence[Table | None], given: argparse.Namespace
     print(
         f"{about['date']}; {about['processor']} with {', '.join(about['instructions'])}, "
         f"{about['cores']} cores, {about['memory_gb']} GB, load {about['load']} at the end; "
-        f"{given.threads} threads, {given.repeats} rounds; {allocator}; "
+        f"{options.threads} threads, {options.repeats} rounds; {allocator}; "
         f"Python {about['python']}, {versions}"
     )
 
@@ -112,10 +112,10 @@ def machine() -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    versions = {}
     for name in _LIBRARIES:
         try:
-            found[name] = importlib.metadata.version(name)
+            versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            versions[name] = "not installed"
+    return versions

@@ -68,7 +68,7 @@ class Hostile(NamedTuple):
 
 async def trickle(kind: str, port: int, first: bytes, drip: bytes) -> Hostile:
     """Send ``first``, then ``drip`` again and again until the server closes the connection."""
-    began, said = time.perf_counter(), b""
+    began, answer = time.perf_counter(), b""
     reader, writer = await asyncio.open_connection(HOST, port)
     writer.write(first)
 
@@ -82,10 +82,10 @@ async def trickle(kind: str, port: int, first: bytes, drip: bytes) -> Hostile:
     dripping = asyncio.create_task(drop())
     with contextlib.suppress(ConnectionError):
         while piece := await reader.read(65_536):
-            said += piece
+            answer += piece
     dripping.cancel()
     writer.close()
-    return Hostile(kind, time.perf_counter() - began, said)
+    return Hostile(kind, time.perf_counter() - began, answer)
 
 
 def siege(
@@ -113,7 +113,7 @@ def flood(port: int, parts: Sequence[bytes]) -> Hostile:
     """Send all parts as fast as possible; return the outcome."""
 
     async def run() -> Hostile:
-        began, said = time.perf_counter(), b""
+        began, answer = time.perf_counter(), b""
         reader, writer = await asyncio.open_connection(HOST, port)
 
         async def pour() -> None:
@@ -127,14 +127,14 @@ def flood(port: int, parts: Sequence[bytes]) -> Hostile:
         try:
             while piece := await asyncio.wait_for(reader.read(65_536), _SILENCE_SECONDS):
                 answered = answered or time.perf_counter() - began
-                said += piece
+                answer += piece
         except TimeoutError:
             closed = False
         except ConnectionError:
             pass
         pouring.cancel()
         writer.close()
-        return Hostile("flood", answered, said, closed)
+        return Hostile("flood", answered, answer, closed)
 
     return asyncio.run(run())
 
@@ -153,10 +153,10 @@ def sieges(server: ServerProcess, raw: bytes, given_timeout: float) -> list[Tabl
     rows = []
     for kind in ("slow headers", "slow bodies", "silent"):
         took = [end.seconds for end in ends if end.kind == kind]
-        said = sum(b" 408 " in end.said for end in ends if end.kind == kind)
-        rows.append((kind, len(took), said, f"{min(took):.2f}", f"{max(took):.2f}"))
+        refused = sum(b" 408 " in end.said for end in ends if end.kind == kind)
+        rows.append((kind, len(took), refused, f"{min(took):.2f}", f"{max(took):.2f}"))
     ms = [[1000 * answer.seconds for answer in answers] for answers in (alone, good)]
-    p99 = [percentile(each, 0.99) for each in ms]
+    p99 = [percentile(times, 0.99) for times in ms]
     return [
         Table(
             f"Closed by the server, time-out {given_timeout:g} s",
@@ -168,8 +168,8 @@ def sieges(server: ServerProcess, raw: bytes, given_timeout: float) -> list[Tabl
             f"{before} before, {server.descriptors()} after",
             ("", "p50, ms", "p99, ms", "answers"),
             [
-                (name, f"{percentile(each, 0.5):.1f}", f"{last:.1f}", statuses(answers))
-                for name, each, last, answers in zip(
+                (name, f"{percentile(times, 0.5):.1f}", f"{last:.1f}", statuses(answers))
+                for name, times, last, answers in zip(
                     ("alone", "besieged"), ms, p99, (alone, good), strict=True
                 )
             ],
@@ -216,14 +216,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     flags.add_argument(
         "--timeout", type=float, default=3.0, help="seconds for headers and for bodies"
     )
-    given = flags.parse_args(arguments)
-    raw = post(build_example(tokenizer_of(given.bundle), 200))
-    seconds = f"{given.timeout:g}"
+    options = flags.parse_args(arguments)
+    raw = post(build_example(tokenizer_of(options.bundle), 200))
+    seconds = f"{options.timeout:g}"
     limits = ("--header-timeout", seconds, "--body-timeout", seconds)
-    with serving(given, *limits) as server:
-        tables = sieges(server, raw, given.timeout)
+    with serving(options, *limits) as server:
+        tables = sieges(server, raw, options.timeout)
         tables += [floods(server), probes(server)]
-    publish("server_attacks", tables, given)
+    publish("server_attacks", tables, options)
     return 0
 
 

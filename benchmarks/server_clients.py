@@ -218,5 +218,5 @@ async def good_client(port: int, raw: bytes, seconds: float, pause: float) -> li
 
 def _windows(body: bytes) -> int:
     """Return the number behind a verdict's last ``"windows"``; 0 without one."""
-    _, found, rest = body.rpartition(b'"windows": ')
-    return int(rest[: rest.find(b",")]) if found else 0
+    _, name, rest = body.rpartition(b'"windows": ')
+    return int(rest[: rest.find(b",")]) if name else 0

@@ -58,24 +58,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     flags.add_argument("--clients", type=int, default=4, help="clients with short requests")
     flags.add_argument("--pause", type=float, default=0.1, help="seconds between two requests")
     flags.add_argument("--seconds", type=float, default=20.0, help="seconds of a run")
-    given = flags.parse_args(arguments)
-    tokenizer = tokenizer_of(given.bundle)
+    options = flags.parse_args(arguments)
+    tokenizer = tokenizer_of(options.bundle)
     short = post(build_example(tokenizer, SHORT_TOKENS))
-    long = post(build_example(tokenizer, given.tokens))
+    long = post(build_example(tokenizer, options.tokens))
     rows = []
-    with serving(given) as server:
-        for _ in range(given.repeats):
+    with serving(options) as server:
+        for _ in range(options.repeats):
             alone = 0.0
-            for each in (None, long):
+            for background in (None, long):
                 quick, slow = in_a_process(
-                    ask_both, server.port, short, each, given.clients, given.pause, given.seconds
+                    ask_both,
+                    server.port,
+                    short,
+                    background,
+                    options.clients,
+                    options.pause,
+                    options.seconds,
                 )
                 ms = [1000 * answer.seconds for answer in quick if answer.status == 200]
                 p99 = percentile(ms, 0.99)
                 alone = alone or p99
                 rows.append(
                     (
-                        "with a long one" if each else "short ones alone",
+                        "with a long one" if background else "short ones alone",
                         f"{percentile(ms, 0.5):.0f}",
                         f"{p99:.0f}",
                         f"{p99 / alone:.2f}",
@@ -85,10 +91,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 )
     header = ("", "short p50, ms", "short p99, ms", "p99 / p99 alone", "long, s", "answers")
     title = (
-        f"{given.clients} clients with {SHORT_TOKENS} context tokens and pauses of "
-        f"{given.pause:g} s; one with {given.tokens}"
+        f"{options.clients} clients with {SHORT_TOKENS} context tokens and pauses of "
+        f"{options.pause:g} s; one with {options.tokens}"
     )
-    publish("server_fairness", [Table(title, header, rows)], given)
+    publish("server_fairness", [Table(title, header, rows)], options)
     return 0
 
 

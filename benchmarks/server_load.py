@@ -85,29 +85,31 @@ def row(clients: str, answers: Sequence[Answer], bare: Bare) -> tuple[str, ...]:
     )
 
 
-def loads(given: argparse.Namespace) -> list[Table]:
+def loads(options: argparse.Namespace) -> list[Table]:
     """Measure goodput by number of clients, under overload, and the time of refusals."""
-    requests = [post(example) for example in sample_requests(tokenizer_of(given.bundle))]
+    requests = [post(example) for example in sample_requests(tokenizer_of(options.bundle))]
     hasty = [
         post(example, timeout_ms=TIMEOUT_MS)
-        for example in sample_requests(tokenizer_of(given.bundle))
+        for example in sample_requests(tokenizer_of(options.bundle))
     ]
-    seconds = given.seconds
+    seconds = options.seconds
     bares: list[Bare] = []
     rows, over, refused = [], [], []
 
     def bare() -> Bare:
-        asked = (given.bundle, given.threads, given.backend, seconds / 2)
-        one, many = (in_a_process(bare_windows_a_second, *asked, workers) for workers in (1, None))
-        bares.append(Bare(one, many))
+        asked = (options.bundle, options.threads, options.backend, seconds / 2)
+        alone, many = (
+            in_a_process(bare_windows_a_second, *asked, workers) for workers in (1, None)
+        )
+        bares.append(Bare(alone, many))
         return bares[-1]
 
     def closed(server: ServerProcess, clients: int) -> list[Answer]:
         return in_a_process(closed_loop, server.port, requests, clients, seconds)
 
     peak = per_window = 0.0
-    for _ in range(given.repeats):
-        with serving(given) as server:
+    for _ in range(options.repeats):
+        with serving(options) as server:
             for clients in CLIENTS:
                 compared = bare()
                 answers = closed(server, clients)
@@ -115,19 +117,19 @@ def loads(given: argparse.Namespace) -> list[Table]:
                 good = goodput(answers)
                 if good > peak:
                     fine = [answer for answer in answers if answer.status == 200]
-                    peak, per_window = good, len(fine) / sum(each.windows for each in fine)
+                    peak, per_window = good, len(fine) / sum(answer.windows for answer in fine)
         compared = bare()
         rate = OVERLOAD * peak * per_window
         for name, asked, flags in (
             ("a queue of 64 requests", requests, SHORT_QUEUE),
             (f"timeout_ms {TIMEOUT_MS}", hasty, ()),
         ):
-            with serving(given, *flags) as server:
+            with serving(options, *flags) as server:
                 answers, unsent = in_a_process(open_loop, server.port, asked, rate, seconds)
             line = row(f"{rate:.1f} requests/s, {name}", answers, compared)
             share = goodput(answers) / peak
             over.append((*line, f"{100 * share:.0f} %", unsent))
-        with serving(given, *SHORT_QUEUE) as server:
+        with serving(options, *SHORT_QUEUE) as server:
             answers = closed(server, REFUSED_CLIENTS)
         ms = [1000 * answer.seconds for answer in answers if answer.status == 429]
         good = goodput(answers)
@@ -143,8 +145,8 @@ def loads(given: argparse.Namespace) -> list[Table]:
     shares = ("of the backend, call by call", "of it, calls at once")
     header = ("clients", "windows/s", *shares, "p50, ms", "p99, ms", "answers")
     title = (
-        f"Goodput; the bare backend, in turns: {spread([each.one for each in bares])} windows/s "
-        f"call by call, {spread([each.many for each in bares])} with calls at once"
+        f"Goodput; the bare backend, in turns: {spread([bare.one for bare in bares])} windows/s "
+        f"call by call, {spread([bare.many for bare in bares])} with calls at once"
     )
     return [
         Table(title, header, list(rows)),
@@ -161,12 +163,12 @@ def loads(given: argparse.Namespace) -> list[Table]:
     ]
 
 
-def starts(given: argparse.Namespace) -> Table:
+def starts(options: argparse.Namespace) -> Table:
     """Measure the start of servers, and the first request against later ones."""
-    raw = post(build_example(tokenizer_of(given.bundle), 400))
+    raw = post(build_example(tokenizer_of(options.bundle), 400))
     ready, first, later, ratios = [], [], [], []
-    for _ in range(given.starts):
-        with serving(given) as server:
+    for _ in range(options.starts):
+        with serving(options) as server:
             ready.append(server.ready_seconds)
             seconds = [
                 answer.seconds for answer in in_a_process(one_after_the_other, server.port, raw)
@@ -180,7 +182,7 @@ def starts(given: argparse.Namespace) -> Table:
         ("warm median, ms", spread(later)),
         ("first / warm median", spread(ratios, 2)),
     ]
-    return Table(f"{given.starts} starts, median (least to most)", ("what", "figure"), rows)
+    return Table(f"{options.starts} starts, median (least to most)", ("what", "figure"), rows)
 
 
 def one_after_the_other(port: int, raw: bytes) -> list[Answer]:
@@ -200,8 +202,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     flags = server_parser(__doc__, repeats=1)
     flags.add_argument("--seconds", type=float, default=20.0, help="seconds of every run")
     flags.add_argument("--starts", type=int, default=5)
-    given = flags.parse_args(arguments)
-    publish("server_load", [starts(given), *loads(given)], given)
+    options = flags.parse_args(arguments)
+    publish("server_load", [starts(options), *loads(options)], options)
     return 0
 
 

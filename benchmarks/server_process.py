@@ -40,9 +40,9 @@ class ServerProcess:
         started = time.perf_counter()
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self._process.stderr is not None
-        said = []
+        lines = []
         for line in self._process.stderr:
-            said.append(line)
+            lines.append(line)
             if ready := re.match(r"trivet: ready on \w+://[^:]+:(\d+)", line):
                 self.ready_seconds = time.perf_counter() - started
                 self.port = int(ready[1])
@@ -50,7 +50,7 @@ class ServerProcess:
                 self._reading = threading.Thread(target=self._read_log)
                 self._reading.start()
                 return
-        raise RuntimeError("the server did not start: " + "".join(said))
+        raise RuntimeError("the server did not start: " + "".join(lines))
 
     @property
     def process(self) -> int:
@@ -90,11 +90,11 @@ class ServerProcess:
 
 
 @contextlib.contextmanager
-def serving(given: argparse.Namespace, *flags: str) -> Iterator[ServerProcess]:
+def serving(options: argparse.Namespace, *flags: str) -> Iterator[ServerProcess]:
     """Start a server and kill it afterwards."""
     command = [sys.executable, "-m", "trivet", "serve", "--port", "0", "--no-access-log"]
-    command += ["--bundle", str(given.bundle), "--threads", str(given.threads)]
-    server = ServerProcess([*command, "--backend", given.backend, *flags])
+    command += ["--bundle", str(options.bundle), "--threads", str(options.threads)]
+    server = ServerProcess([*command, "--backend", options.backend, *flags])
     try:
         yield server
     finally:

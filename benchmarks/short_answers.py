@@ -31,15 +31,15 @@ PAIRS = Path(__file__).with_suffix(".jsonl")
 
 def read_pairs(path: Path = PAIRS) -> dict[str, list[Pair]]:
     """Return the pairs by kind; those on the same passages are of one document."""
-    found: dict[str, list[Pair]] = {}
+    by_kind: dict[str, list[Pair]] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         clean, changed = (
             RagExample(row["question"], tuple(row["contexts"]), row[answer])
             for answer in ("right", "wrong")
         )
-        found.setdefault(row["kind"], []).append(Pair("\n".join(row["contexts"]), clean, changed))
-    return found
+        by_kind.setdefault(row["kind"], []).append(Pair("\n".join(row["contexts"]), clean, changed))
+    return by_kind
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -47,11 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     flags = argparse.ArgumentParser(description=__doc__)
     flags.add_argument("--pairs", type=Path, default=PAIRS, help="file of the pairs")
     flags.add_argument("--bundle", type=Path)
-    given = flags.parse_args(arguments)
-    evaluator, kinds = Evaluator(given.bundle), read_pairs(given.pairs)
+    options = flags.parse_args(arguments)
+    evaluator, kinds = Evaluator(options.bundle), read_pairs(options.pairs)
     judged = {kind: judge(made, evaluator) for kind, made in kinds.items()}
     rows = [table_row("invented", kind, made, *judged[kind]) for kind, made in kinds.items()]
-    scores, flagged = (np.concatenate(each) for each in zip(*judged.values(), strict=True))
+    scores, flagged = (np.concatenate(parts) for parts in zip(*judged.values(), strict=True))
     every = [pair for made in kinds.values() for pair in made]
     rows.append(table_row("invented", "all", every, scores, flagged))
     print(Table("", COLUMNS, rows).to_markdown())

@@ -67,12 +67,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     flags.add_argument("--lengths", type=int, nargs="+", default=[4096, 16384])
     flags.add_argument("--other", type=int, default=OTHER_TOKENS, help="question and response")
     flags.add_argument("--backends", nargs="+", choices=BACKENDS, default=["int8", "fp32", "torch"])
-    given = flags.parse_args(arguments)
+    options = flags.parse_args(arguments)
     contenders = [
-        Contender(name, build, (given.bundle, name, given.threads, given.other))
-        for name in given.backends
+        Contender(name, build, (options.bundle, name, options.threads, options.other))
+        for name in options.backends
     ]
-    outcome = race(contenders, given.repeats, given.lengths)
+    outcome = race(contenders, options.repeats, options.lengths)
     rows = []
     for (name, _), measured in outcome.measured.items():
         first = measured.samples[0]
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "tokenize / backend / rest, ms",
         "peak MB",
     )
-    publish("speed", [Table("", header, rows), skipped(outcome)], given)
+    publish("speed", [Table("", header, rows), skipped(outcome)], options)
     return 0 if rows else 1
 
 

@@ -62,19 +62,19 @@ def count_flips(before: Verdicts, after: Verdicts) -> Flips:
 
 def permuted(rows: Sequence[LabelledExample]) -> list[RagExample]:
     """Return the examples with their contexts in a random order, the same in every run."""
-    found = []
+    examples = []
     for number, row in enumerate(rows):
         example = row.example
         order = np.random.default_rng(number).permutation(len(example.contexts)).tolist()
         sentences = example.context_sentences
-        found.append(
+        examples.append(
             replace(
                 example,
-                contexts=tuple(example.contexts[place] for place in order),
-                context_sentences=sentences and tuple(sentences[place] for place in order),
+                contexts=tuple(example.contexts[index] for index in order),
+                context_sentences=sentences and tuple(sentences[index] for index in order),
             )
         )
-    return found
+    return examples
 
 
 def with_white_space(rows: Sequence[LabelledExample]) -> list[RagExample]:
@@ -96,30 +96,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     flags = data_parser(__doc__)
     flags.add_argument("--bundle", type=Path)
     flags.add_argument("--limit", type=int, help="number of rows; all by default")
-    given = flags.parse_args(arguments)
-    rows = load(given)[: given.limit]
+    options = flags.parse_args(arguments)
+    rows = load(options)[: options.limit]
     plain = [row.example for row in rows]
-    evaluator = Evaluator(given.bundle)
+    evaluator = Evaluator(options.bundle)
 
     def judge(examples: Sequence[RagExample], by: Evaluator = evaluator) -> Verdicts:
         return list(by.evaluate_many(examples))
 
     before = judge(plain)
     changes: dict[str, Callable[[], Verdicts]] = {
-        "again": lambda: judge(plain, Evaluator(given.bundle)),
+        "again": lambda: judge(plain, Evaluator(options.bundle)),
         "white space": lambda: judge(with_white_space(rows)),
         "other form": lambda: judge(in_other_form(rows)),
         "permuted": lambda: judge(permuted(rows)),
         "foreign passage": lambda: judge([row.example for row in lengthen(rows, 1, seed=0)]),
-        "fp32": lambda: judge(plain, Evaluator(given.bundle, backend="torch", device="cpu")),
+        "fp32": lambda: judge(plain, Evaluator(options.bundle, backend="torch", device="cpu")),
     }
     header = ("change", "responses", "to unsupported", "to supported", "flips", "mean", "largest")
     table = Table("Flips of the verdict, and changes of faithfulness", header, [])
     for name, run in changes.items():
-        found = count_flips(before, run())
-        flips = (found.to_unsupported + found.to_supported) / max(1, found.responses)
-        counts = (found.responses, found.to_unsupported, found.to_supported)
-        moves = (f"{flips:.1%}", f"{found.mean:.4f}", f"{found.largest:.3f}")
+        counted = count_flips(before, run())
+        flips = (counted.to_unsupported + counted.to_supported) / max(1, counted.responses)
+        counts = (counted.responses, counted.to_unsupported, counted.to_supported)
+        moves = (f"{flips:.1%}", f"{counted.mean:.4f}", f"{counted.largest:.3f}")
         table.rows.append((name, *counts, *moves))
     print(table.to_markdown())
 

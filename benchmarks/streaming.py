@@ -60,14 +60,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     flags.add_argument("--data", help="labelled rows, such as ragtruth:DIR; then no times")
     flags.add_argument("--split", default="dev")
     flags.add_argument("--limit", type=int, help="rows, drawn at random; all by default")
-    given = flags.parse_args(arguments)
-    evaluator = Evaluator(backend=given.backend)
-    if given.data is None:
-        measure_times(evaluator, given.tokens, given.sentences, given.windows)
+    options = flags.parse_args(arguments)
+    evaluator = Evaluator(backend=options.backend)
+    if options.data is None:
+        measure_times(evaluator, options.tokens, options.sentences, options.windows)
         return
-    rows, _ = load_source(given.data, given.split)
+    rows, _ = load_source(options.data, options.split)
     rows = [row for row in rows if row.labels.unsupported is not None]
-    measure_quality(evaluator, choose_rows(rows, (), given.limit, seed=0))
+    measure_quality(evaluator, choose_rows(rows, (), options.limit, seed=0))
 
 
 def measure_times(
@@ -131,32 +131,32 @@ def measure_quality(evaluator: Evaluator, rows: Sequence[LabelledExample]) -> No
     read = {"whole answer": whole} | {mode: stream(evaluator, rows, mode) for mode in MODES}
     thresholds = evaluator.bundle.info.thresholds
     assert thresholds is not None, "the bundle has no support head"
-    own = dict.fromkeys(read, thresholds.sentence)
-    ends = {each[:3]: each.supported for each in whole}
+    own_threshold = dict.fromkeys(read, thresholds.sentence)
+    ends = {sentence[:3]: sentence.supported for sentence in whole}
     draws = Draws([row.group for row in rows], "streaming", 1000)
     print(f"{len(rows)} answers, {wrong.sum()} with unsupported spans, {len(whole)} sentences\n")
     print("| read | same ends | other verdict | AUROC of sentences | of answers |", end="")
     print("".join(f" false halts at recall {recall} (threshold) |" for recall in RECALLS), end="")
     print(f" recall, false halts at the model's |\n|{'---|' * (6 + len(RECALLS))}")
-    for name, found in read.items():
-        known = [each for each in found if each[:3] in ends]
-        other = np.mean([each.supported != ends[each[:3]] for each in known])
-        support = np.array([each.support for each in found])
+    for name, judged in read.items():
+        known = [sentence for sentence in judged if sentence[:3] in ends]
+        other = np.mean([sentence.supported != ends[sentence[:3]] for sentence in known])
+        support = np.array([sentence.support for sentence in judged])
         weakest = np.ones(len(rows))
-        np.minimum.at(weakest, [each.row for each in found], support)
-        cells = [f"{len(known) / len(found):.3f}", f"{other:.3f}"]
-        cells += [f"{area(1 - support, np.array([each.wrong for each in found])):.3f}"]
+        np.minimum.at(weakest, [sentence.row for sentence in judged], support)
+        cells = [f"{len(known) / len(judged):.3f}", f"{other:.3f}"]
+        cells += [f"{area(1 - support, np.array([sentence.wrong for sentence in judged])):.3f}"]
         cells += [f"{area(1 - weakest, wrong):.3f}"]
         for recall in RECALLS:
             limit = np.quantile(weakest[wrong], recall)
             cells.append(f"{np.mean(weakest[~wrong] <= limit):.3f} ({limit:.2f})")
         halted = np.zeros(len(rows), dtype=np.bool_)
-        halted[[each.row for each in found if not each.supported]] = True
+        halted[[sentence.row for sentence in judged if not sentence.supported]] = True
         shares = [share(halted, among, draws) for among in (wrong, ~wrong)]
-        cells.append(f"{shares[0]}, {shares[1]} ({own[name]:.2f})")
+        cells.append(f"{shares[0]}, {shares[1]} ({own_threshold[name]:.2f})")
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
-    one, two = ({e[:3]: e.supported for e in read[mode]} for mode in MODES)
-    differ = np.mean([one[place] != two[place] for place in one.keys() & two.keys()])
+    first, two = ({e[:3]: e.supported for e in read[mode]} for mode in MODES)
+    differ = np.mean([first[at] != two[at] for at in first.keys() & two.keys()])
     print(f"\nverdicts that differ between {' and '.join(MODES)}: {differ:.3f}\n")
     for mode in ("drop", "quote"):
         report_correction(evaluator, rows, verdicts, mode)
@@ -178,8 +178,8 @@ def report_correction(
     after = run(
         evaluator,
         [
-            RagExample(row.example.question, row.example.contexts, each.text)
-            for row, each in zip(rows, corrected, strict=True)
+            RagExample(row.example.question, row.example.contexts, correction.text)
+            for row, correction in zip(rows, corrected, strict=True)
         ],
     )
     sentences = [
@@ -190,10 +190,10 @@ def report_correction(
     before = np.mean([not wrong for _, wrong in sentences])
     left = np.mean([not wrong for supported, wrong in sentences if supported is not False])
     shares = [
-        np.mean([v.supported_share for v in each if v.supported_share is not None])
-        for each in (verdicts, after)
+        np.mean([v.supported_share for v in results if v.supported_share is not None])
+        for results in (verdicts, after)
     ]
-    kept = np.mean([each.kept for each in corrected])
+    kept = np.mean([correction.kept for correction in corrected])
     labels = f", by labels {before:.3f} -> {left:.3f}" if mode == "drop" else ""
     print(f"{mode}: text kept {kept:.3f}; supported share by the model ", end="")
     print(f"{shares[0]:.3f} -> {shares[1]:.3f}{labels}", flush=True)
@@ -208,27 +208,27 @@ def stream(
         bare = RagExample(row.example.question, tuple(row.example.contexts), "")
         reader = SentenceReader(evaluator.preprocessor, bare, mode)
         sentences = reader.feed(row.example.response) + reader.flush()
-        pending += [(number, each) for each in sentences]
-    verdicts = run(evaluator, [each.prepared for _, each in pending])
-    found = []
-    for (number, each), verdict in zip(pending, verdicts, strict=True):
-        event = each.event(verdict)
+        pending += [(number, sentence) for sentence in sentences]
+    verdicts = run(evaluator, [sentence.prepared for _, sentence in pending])
+    all_judged = []
+    for (number, sentence), verdict in zip(pending, verdicts, strict=True):
+        event = sentence.event(verdict)
         wrong = is_wrong(rows[number], event.start, event.end)
         if event.support is not None and event.supported is not None and not event.abstains:
             judged = event.start, event.end, event.support, event.supported
-            found.append(Judged(number, *judged, wrong))
-    return found
+            all_judged.append(Judged(number, *judged, wrong))
+    return all_judged
 
 
 def run(evaluator: Evaluator, examples: Sequence[Any]) -> list[Evaluation]:
     """Return the verdict on each example; raise the error of one that has none."""
-    found: list[Evaluation] = []
+    verdicts: list[Evaluation] = []
     for start in range(0, len(examples), BLOCK):
-        for each in evaluator.begin(examples[start : start + BLOCK]).outcomes(to_evaluation):
-            if not isinstance(each, Evaluation):
-                raise each
-            found.append(each)
-    return found
+        for outcome in evaluator.begin(examples[start : start + BLOCK]).outcomes(to_evaluation):
+            if not isinstance(outcome, Evaluation):
+                raise outcome
+            verdicts.append(outcome)
+    return verdicts
 
 
 def area(scores: FloatArray, positive: BoolArray) -> float:

@@ -28,16 +28,16 @@ def as_json(passage: str) -> str:
 def changed(before: Sequence[Evaluation], after: Sequence[Evaluation]) -> str:
     """Return how many verdicts on responses and on sentences differ, and the mean difference."""
     pairs = list(zip(before, after, strict=True))
-    rows = sum(one.adherent != other.adherent for one, other in pairs)
+    rows = sum(before.adherent != other.adherent for before, other in pairs)
     sentences = [
         mine.supported != theirs.supported
-        for one, other in pairs
-        for mine, theirs in zip(one.sentences, other.sentences, strict=True)
+        for before, other in pairs
+        for mine, theirs in zip(before.sentences, other.sentences, strict=True)
     ]
     gaps = [
-        abs(one.faithfulness - other.faithfulness)
-        for one, other in pairs
-        if one.faithfulness is not None and other.faithfulness is not None
+        abs(before.faithfulness - other.faithfulness)
+        for before, other in pairs
+        if before.faithfulness is not None and other.faithfulness is not None
     ]
     return (
         f"| {rows} of {len(pairs)} | {sum(sentences)} of {len(sentences)} "
@@ -51,20 +51,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     flags.add_argument("--bundle", type=Path)
     flags.add_argument("--rows", type=int, default=60)
     flags.add_argument("--threads", type=int)
-    given = flags.parse_args(arguments)
-    rows = load(given)
-    labelled = rows[:: max(1, len(rows) // given.rows)][: given.rows]
+    options = flags.parse_args(arguments)
+    rows = load(options)
+    labelled = rows[:: max(1, len(rows) // options.rows)][: options.rows]
     plain = [
-        RagExample(each.example.question, each.example.contexts, each.example.response)
-        for each in labelled
+        RagExample(row.example.question, row.example.contexts, row.example.response)
+        for row in labelled
     ]
-    written = [replace(each, contexts=tuple(map(as_json, each.contexts))) for each in plain]
-    evaluator = Evaluator(given.bundle, given.threads)
+    written = [
+        replace(example, contexts=tuple(map(as_json, example.contexts))) for example in plain
+    ]
+    evaluator = Evaluator(options.bundle, options.threads)
 
     def verdicts(examples: Sequence[RagExample], *, structured: bool) -> list[Evaluation]:
         evaluator.preprocessor = replace(evaluator.preprocessor, structured=structured)
-        found = list(evaluator.evaluate_many(examples))
-        return [each for each in found if isinstance(each, Evaluation)]
+        results = list(evaluator.evaluate_many(examples))
+        return [result for result in results if isinstance(result, Evaluation)]
 
     expected = verdicts(plain, structured=True)
     print("| JSON read as | responses changed | sentences changed | mean change of faithfulness |")

@@ -34,8 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the AUROC of both, with intervals."""
     flags = data_parser(__doc__)
     flags.add_argument("--bundle", type=Path)
-    given = flags.parse_args(arguments)
-    examples, evaluator = load(given), Evaluator(given.bundle)
+    options = flags.parse_args(arguments)
+    examples, evaluator = load(options), Evaluator(options.bundle)
     for name, inputs in (
         ("own contexts", [labelled.example for labelled in examples]),
         ("swapped contexts", swapped(examples)),

@@ -87,7 +87,7 @@ class Race:
         pairs = zip(
             self.measured[slow, None].seconds(), self.measured[fast, None].seconds(), strict=True
         )
-        return [one / other for one, other in pairs]
+        return [first / other for first, other in pairs]
 
 
 def race(

@@ -77,7 +77,7 @@ def _step(model: RagModel, optimizer: torch.optim.Optimizer) -> None:
     inputs = [torch.ones(_WINDOWS, _LENGTH, dtype=torch.long)] * 3
     with torch.autocast("cpu", torch.bfloat16):
         logits = model.read(*inputs)
-    torch.stack([each.float().sum() for each in logits.values()]).sum().backward()
+    torch.stack([values.float().sum() for values in logits.values()]).sum().backward()
     optimizer.step()
     optimizer.zero_grad()
 
@@ -106,10 +106,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     flags.add_argument("--split", default="dev")
     flags.add_argument("--steps", type=int, default=3)
     flags.add_argument("--compile", action="store_true")
-    given = flags.parse_args(arguments)
-    if given.data:
-        print(loader_table(given.data, given.split).to_markdown(), end="\n\n")
-    print(step_table(given.steps, given.compile).to_markdown())
+    options = flags.parse_args(arguments)
+    if options.data:
+        print(loader_table(options.data, options.split).to_markdown(), end="\n\n")
+    print(step_table(options.steps, options.compile).to_markdown())
 
 
 if __name__ == "__main__":

@@ -114,7 +114,7 @@ class _Answer(NamedTuple):
 
 def pairs(rows: Sequence[LabelledExample], kind: str, copied: bool, most: int) -> list[Pair]:
     """Return at most ``most`` pairs of a kind, one a row, in the rows' order."""
-    found = []
+    chosen = []
     for number, row in enumerate(rows):
         random = np.random.default_rng(number)
         made = list(_pairs_of(row, kind, copied))
@@ -122,10 +122,10 @@ def pairs(rows: Sequence[LabelledExample], kind: str, copied: bool, most: int) -
             hard = [pair for pair in made if share_held(pair.changed) >= share_held(pair.clean)]
             made = hard or made
         if made:
-            found.append(made[int(random.integers(len(made)))])
-        if len(found) == most:
+            chosen.append(made[int(random.integers(len(made)))])
+        if len(chosen) == most:
             break
-    return found
+    return chosen
 
 
 def share_held(example: RagExample) -> float:
@@ -161,7 +161,7 @@ def _pairs_of(row: LabelledExample, kind: str, copied: bool) -> Iterator[Pair]:
 def _copied_sentences(row: LabelledExample, sources: Sequence[str]) -> list[_Answer]:
     contexts = list(enumerate(row.example.contexts))
     return [
-        _Answer(source, frozenset(place for place, text in contexts if source in text))
+        _Answer(source, frozenset(index for index, text in contexts if source in text))
         for source in sources
     ]
 
@@ -176,10 +176,10 @@ def _supported_sentences(row: LabelledExample) -> list[_Answer]:
         _Answer(
             text[span.start : span.end],
             frozenset(
-                one.context
-                for each in labels.evidence or ()
-                if _meet(each.response, span)
-                for one in each.contexts
+                span_.context
+                for proof in labels.evidence or ()
+                if _meet(proof.response, span)
+                for span_ in proof.contexts
             ),
         )
         for span in spans
@@ -187,8 +187,8 @@ def _supported_sentences(row: LabelledExample) -> list[_Answer]:
     ]
 
 
-def _meet(one: Span, other: Span) -> bool:
-    return one.start < other.end and other.start < one.end
+def _meet(span: Span, other: Span) -> bool:
+    return span.start < other.end and other.start < span.end
 
 
 def _wrong_values(sentence: str, sources: Sequence[str], pattern: re.Pattern[str]) -> Iterator[str]:
@@ -216,9 +216,11 @@ def _wrong_units(sentence: str, sources: Sequence[str]) -> Iterator[str]:
         listed = units.split("|")
         named = {other[3] for source in sources for other in pattern.finditer(source)}
         for match in pattern.finditer(sentence):
-            place = listed.index(match[3])
-            others = listed[place + 1 :] + listed[:place]
-            true = [unit for unit in listed if any(_holds(one, match, unit) for one in sources)]
+            index = listed.index(match[3])
+            others = listed[index + 1 :] + listed[:index]
+            true = [
+                unit for unit in listed if any(_holds(source, match, unit) for source in sources)
+            ]
             fit = [unit for unit in others if unit not in true]
             if match[3] in true and fit:
                 new = next((unit for unit in fit if unit in named), fit[0])
@@ -264,8 +266,8 @@ def _without_evidence(answer: _Answer, contexts: Sequence[str]) -> tuple[str, ..
         return ()
     return tuple(
         text
-        for place, text in enumerate(contexts)
-        if place not in answer.passages
+        for index, text in enumerate(contexts)
+        if index not in answer.passages
         and not any(
             len(claim & _long_words(text[span.start : span.end])) >= _REPEATS * len(claim)
             for span in split_sentences(text)
@@ -274,5 +276,5 @@ def _without_evidence(answer: _Answer, contexts: Sequence[str]) -> tuple[str, ..
 
 
 def _long_words(text: str) -> set[str]:
-    found = _WORD.findall(text.lower())
-    return {word for word in found if len(word) > _SHORT or word.isdecimal()}
+    words = _WORD.findall(text.lower())
+    return {word for word in words if len(word) > _SHORT or word.isdecimal()}

@@ -39,7 +39,7 @@ COLUMNS = (
 def judge(made: Sequence[Pair], evaluator: Evaluator) -> tuple[FloatArray, BoolArray]:
     """Return the hallucination score of each answer and its copy, and whether each is flagged."""
     inputs = [(x.question, x.contexts, x.response) for pair in made for x in pair[1:]]
-    verdicts = [evaluator.evaluate(*one) for one in inputs]
+    verdicts = [evaluator.evaluate(*texts) for texts in inputs]
     # A response is never empty here, so every verdict has a faithfulness.
     scores = np.array([1 - (verdict.faithfulness or 0) for verdict in verdicts])
     return scores, np.array([not verdict.adherent for verdict in verdicts])
@@ -68,7 +68,9 @@ def table_row(
     draws = Draws([pair.group for pair in made for _ in range(2)], kind, RESAMPLES)
     rows = np.arange(len(scores))
     changed = rows % 2 == 1
-    overlap = np.array([1 - share_held(one) for pair in made for one in (pair.clean, pair.changed)])
+    overlap = np.array(
+        [1 - share_held(example) for pair in made for example in (pair.clean, pair.changed)]
+    )
     ordered = f"{np.mean(scores[1::2] > scores[::2]):.2f}"
     measured = [auroc(scores, changed)]
     measured += [ratio(flagged & these, these, these) for these in (~changed, changed)]
@@ -83,12 +85,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     flags = data_parser(__doc__)
     flags.add_argument("--bundle", type=Path)
     flags.add_argument("--pairs", type=int, default=60, help="most pairs of each kind")
-    given = flags.parse_args(arguments)
-    rows, evaluator = load(given), Evaluator(given.bundle)
+    options = flags.parse_args(arguments)
+    rows, evaluator = load(options), Evaluator(options.bundle)
     table = Table("", COLUMNS, [])
     for copied in (True, False):
         for kind in KINDS:
-            made = pairs(rows, kind, copied, given.pairs)
+            made = pairs(rows, kind, copied, options.pairs)
             answer = "copied" if copied else "answered"
             table.rows.append(table_row(answer, kind, made, *judge(made, evaluator)))
     print(table.to_markdown())

@@ -86,32 +86,32 @@ def main(arguments: Sequence[str]) -> None:
     flags.add_argument("--data", action="append", required=True, help="ragbench:, jsonl: ...")
     flags.add_argument("--split", default="dev")
     flags.add_argument("--rows", type=int, default=2000)
-    given = flags.parse_args(arguments)
+    options = flags.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.jsonl"
-        write_log(log, given.data, given.split, given.rows)
-        both = (given.bundle, given.threads, log)
+        write_log(log, options.data, options.split, options.rows)
+        both = (options.bundle, options.threads, log)
         contenders = [
             Contender(MANY, bare, both),
             Contender(WHOLE, whole, both),
             Contender(ONE, bare, (*both, 1)),
         ]
         # Each takes minutes, so the slower first call does not matter.
-        outcome = race(contenders, given.repeats, warm_up=())
+        outcome = race(contenders, options.repeats, warm_up=())
         tally = _counts(log)
     rows = []
     for name in (MANY, ONE, WHOLE):
         seconds = outcome.measured[name, None].seconds()
         speed = [tally["windows"] / value for value in seconds]
         rows.append((name, spread(seconds), spread(speed)))
-    many, one = (
+    many, alone = (
         spread([100 / ratio for ratio in outcome.ratios(WHOLE, name)]) for name in (MANY, ONE)
     )
     title = (
         f"{tally['evaluated']} rows, {tally['failed']} failed, {tally['windows']} windows; of the "
-        f"bare backend's windows a second: {many} % with calls at once, {one} % one by one"
+        f"bare backend's windows a second: {many} % with calls at once, {alone} % one by one"
     )
-    publish("whole_log", [Table(title, ("what", "seconds", "windows/s"), rows)], given)
+    publish("whole_log", [Table(title, ("what", "seconds", "windows/s"), rows)], options)
 
 
 def _counts(log: Path) -> Mapping[str, int]:

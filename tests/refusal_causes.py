@@ -113,7 +113,7 @@ def write_inputs(patch: pytest.MonkeyPatch, tokenizer_file: Path) -> None:
     write("unfit.jsonl", {**good, "contexts": []})
     write("bare.jsonl", {"question": "Why?", "response": "So."})
     labels = [{"adherent": True}, {"unsupported": [[0, 4]], "adherent": False}] * 4
-    labelled = [{**row, "labels": each} for row, each in zip(rows, labels, strict=True)]
+    labelled = [{**row, "labels": label} for row, label in zip(rows, labels, strict=True)]
     write("labelled.jsonl", *labelled)
     write("wrong.jsonl", labelled[1])
     write("tokenless.jsonl", labelled[0], {**labelled[1], "contexts": ["\x00"]})
@@ -131,7 +131,7 @@ def write_inputs(patch: pytest.MonkeyPatch, tokenizer_file: Path) -> None:
     judge_by_a_formula(patch)
     exit_code(patch, "evaluate", "rows.jsonl", "--quiet", "--out", "done.jsonl")
     verdicts = [json.loads(line) for line in Path("done.jsonl").read_bytes().splitlines()]
-    write("best.jsonl", *({**each, "faithfulness": 1.0} for each in verdicts))
+    write("best.jsonl", *({**verdict, "faithfulness": 1.0} for verdict in verdicts))
 
 
 class KeyedServer(Asked):

@@ -54,7 +54,7 @@ def required(python: str, system: str) -> Iterator[tuple[str, Requirement]]:
         yield asker, requirement
         name = canonicalize_name(requirement.name)
         if name not in seen and installed(name):
-            asked += [(name, each) for each in importlib.metadata.requires(name) or ()]
+            asked += [(name, require) for require in importlib.metadata.requires(name) or ()]
         seen.add(name)
 
 
@@ -128,8 +128,8 @@ def test_one_wheel_with_all_files_of_the_package_serves_every_system(
 def test_links_of_the_readme_work_on_an_index() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     targets = re.findall(r"\]\(([^)\s]+)", text)
-    assert [each for each in targets if not re.match("https://|#", each)] == []
+    assert [target for target in targets if not re.match("https://|#", target)] == []
     raw = REPOSITORY.replace("github.com", "raw.githubusercontent.com")
     own = re.compile(rf"(?:{REPOSITORY}/blob/main|{raw}/main)/([^#]+)")
-    paths = [found[1] for each in targets if (found := own.match(each))]
+    paths = [match[1] for target in targets if (match := own.match(target))]
     assert paths and [path for path in paths if not (ROOT / path).exists()] == []

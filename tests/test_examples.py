@@ -53,6 +53,6 @@ def test_the_notebook_runs_and_shows_the_marked_answer(
     assert '<mark class="tv-unsupported">25 minutes</mark>: not in the contexts' in html
     assert "<script" not in html
     # A kernel sends what is printed in as many pieces as it likes.
-    printed = ["".join(each.text for each in cell.outputs) for cell in cells[1:3]]
+    printed = ["".join(output.text for output in cell.outputs) for cell in cells[1:3]]
     assert "adherent: False" in printed[0]
     assert printed[1] == "right True\nwrong False\n"

@@ -96,8 +96,8 @@ def test_one_graph_answers_as_the_weights_do(
     for file in ("model.onnx", "model.int8.onnx"):
         run = OnnxRuntimeBackend(folder / file, threads=1).run
         with_overlaps, without = run(windows)[1:3], run(bare)[1:3]
-        for one, other in zip(with_overlaps, without, strict=True):
-            assert np.abs(one - other).max() > 1e-3
+        for weighed, other in zip(with_overlaps, without, strict=True):
+            assert np.abs(weighed - other).max() > 1e-3
 
 
 def test_weights_that_one_file_cannot_hold_are_written_beside_it(
@@ -113,7 +113,10 @@ def test_weights_that_one_file_cannot_hold_are_written_beside_it(
         graph, weights = bundle.graph_files(file)
         assert bundle.path(graph).stat().st_size < bundle.path(weights).stat().st_size
         # Engines are found by the digest of the graph's file.
-        said = {each.key: each.value for each in onnx.load(folder / graph).metadata_props}
+        said = {
+            metadata_prop.key: metadata_prop.value
+            for metadata_prop in onnx.load(folder / graph).metadata_props
+        }
         assert said["weights_sha256"] == bundle.manifest.files[weights].sha256
     backend = load_backend(bundle, 1, "fp32", "onnx").backend  # passes the self-test
     assert isinstance(backend, OnnxRuntimeBackend)

@@ -92,6 +92,6 @@ def test_every_form_answers_as_the_library_does(kind: str, form: Form) -> None:
             expected = model_of(kind)(*as_tensors(windows))
         wanted = expected.present()
         answers = session.run(list(wanted), windows._asdict())
-        for name, found in zip(wanted, answers, strict=True):
-            off = np.abs(wanted[name].numpy() - found).max()
+        for name, answer in zip(wanted, answers, strict=True):
+            off = np.abs(wanted[name].numpy() - answer).max()
             assert off <= FP32_TOLERANCE, (name, sizes)

@@ -185,8 +185,10 @@ def test_the_verdict_says_what_the_bundle_lacks(evaluator: Evaluator) -> None:
     example = EXAMPLES["plain"]
     verdict = evaluator.evaluate(example.question, example.contexts, example.response)
     assert (verdict.relevance, verdict.utilization, verdict.completeness) == (None, None, None)
-    assert all(each.relevance is None for context in verdict.contexts for each in context.sentences)
-    assert verdict.adherent is all(each.supported for each in verdict.sentences)
+    assert all(
+        sentence.relevance is None for context in verdict.contexts for sentence in context.sentences
+    )
+    assert verdict.adherent is all(sentence.supported for sentence in verdict.sentences)
     for sentence in verdict.sentences:
         own = evaluator.evaluate_tokens(example.question, example.contexts, example.response)
         inside = [t.support for t in own if sentence.start <= t.start < sentence.end]

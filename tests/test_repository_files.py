@@ -52,7 +52,7 @@ def test_ci_runs_what_everyone_can_run_on_every_supported_python() -> None:
     assert {each.partition("-")[0] for each in matrix["system"]} == {"ubuntu", "macos", "windows"}
     core = (ROOT / ".ci" / "core").read_text(encoding="utf-8")
     paths = re.findall(r"tests/[\w/.]+", core)
-    assert paths and [each for each in paths if not (ROOT / each).exists()] == []
+    assert paths and [path for path in paths if not (ROOT / path).exists()] == []
 
 
 def test_actionlint_finds_nothing() -> None:

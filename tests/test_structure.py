@@ -75,7 +75,10 @@ def parse(file: Path) -> ast.Module:
 
 def names(requirements: Iterable[str]) -> set[str]:
     """Return the names of requirements as package indexes compare them."""
-    return {re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", each)[0]).lower() for each in requirements}
+    return {
+        re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement)[0]).lower()
+        for requirement in requirements
+    }
 
 
 def test_imports_keep_to_the_layers() -> None:
@@ -95,7 +98,7 @@ def test_the_page_of_the_architecture_has_the_layers() -> None:
 
 def test_no_module_imports_itself_through_others() -> None:
     graph = grimp.build_graph("trivet", cache_dir=None, exclude_type_checking_imports=True)
-    imports = {each: graph.find_modules_directly_imported_by(each) for each in graph.modules}
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     graphlib.TopologicalSorter(imports).prepare()  # raises CycleError with the modules
 
 

@@ -66,13 +66,15 @@ def prometheus(talk: Conversation) -> Score:
 def ragas(talk: Conversation) -> Score:
     """Return RAGAS's faithfulness: the share of statements that the contexts imply."""
     statements = talk.ask_json("ragas", "statements", "statements")
-    if not isinstance(statements, list) or not all(isinstance(each, str) for each in statements):
+    if not isinstance(statements, list) or not all(
+        isinstance(statement, str) for statement in statements
+    ):
         raise unparsable(str(statements))
     if not statements:
         raise ExampleError("the answer has no statements", "no_statements")
     verdicts = talk.ask_json("ragas", "verdicts", "statements", statements=statements)
     try:
-        return _mean([float(bool(int(each["verdict"]))) for each in verdicts])
+        return _mean([float(bool(int(verdict["verdict"]))) for verdict in verdicts])
     except (KeyError, TypeError, ValueError) as error:
         raise unparsable(str(verdicts)) from error
 
@@ -87,7 +89,9 @@ def trulens(talk: Conversation) -> Score:
     kept = talk.ask("trulens", "trivial", statements=statements).text
     with contextlib.suppress(SyntaxError, ValueError):
         listed = ast.literal_eval(kept.strip())
-        statements = [str(each) for each in listed] if isinstance(listed, list) else statements
+        statements = (
+            [str(statement) for statement in listed] if isinstance(listed, list) else statements
+        )
     if not statements:
         return Score(0.0)
     scores: list[Any] = [

@@ -34,7 +34,7 @@ def measure_systems(
     Raises:
         DataError: No row says whether its response is supported.
     """
-    labelled = [place for place, row in enumerate(rows) if row.labels.adherent is not None]
+    labelled = [index for index, row in enumerate(rows) if row.labels.adherent is not None]
     if not labelled:
         raise DataError(f"none of the {len(rows)} rows says whether its response is supported")
     figures: list[Figure] = []

@@ -86,13 +86,13 @@ def prompt_system(name: str, judge: Judge, model: str, setup: Setup) -> System:
         talk = Conversation(client, example)
         try:
             require_response(example)
-            found = judge(talk)
+            read = judge(talk)
         except (ExampleError, LlmError) as error:
             if getattr(error, "fatal", False):
                 raise
-            found = Score(None, failed=error.code)
+            read = Score(None, failed=error.code)
         return replace(
-            found,
+            read,
             calls=len(talk.answers),
             prompt_tokens=sum(answer.input_tokens for answer in talk.answers),
             completion_tokens=sum(answer.output_tokens for answer in talk.answers),
@@ -123,15 +123,15 @@ def probability(answer: ChatAnswer, at: int, word: str, other: str) -> float:
     with an end mark differ from the text, so offsets would lead to another token.
     """
     rest = answer.text[at:].lower()
-    spoken = next(each for each in (word.lower(), other.lower()) if rest.startswith(each))
+    spoken = next(label for label in (word.lower(), other.lower()) if rest.startswith(label))
     after = ""
     for token in reversed(answer.logprobs):
         after = token.token.lower() + after
         if after.count(spoken) == rest.count(spoken):
             top = {token.token: token.logprob, **token.top}
             mass = [
-                sum(math.exp(value) for text, value in top.items() if _begins(each, text))
-                for each in (word, other)
+                sum(math.exp(value) for text, value in top.items() if _begins(label, text))
+                for label in (word, other)
             ]
             if sum(mass) > 0:
                 return mass[0] / sum(mass)

@@ -49,7 +49,9 @@ def run_system(
 def digest_rows(rows: Sequence[LabelledExample]) -> str:
     """Return a digest of texts, ids and order of rows; labels may change."""
     examples = (row.example for row in rows)
-    texts = [[one.id, one.question, one.contexts, one.response] for one in examples]
+    texts = [
+        [example.id, example.question, example.contexts, example.response] for example in examples
+    ]
     return hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:16]
 
 

@@ -63,7 +63,7 @@ def _published(judge: str, setup: Setup) -> System:
     return System(f"published scores of {judge}, as the data holds them", score, timed=False)
 
 
-def _read_score(values: Mapping[str, Any], column: str, place: str) -> Score:
+def _read_score(values: Mapping[str, Any], column: str, where: str) -> Score:
     value = values[column.lstrip("-")]
     try:
         # Tools such as RAGAS write NaN, the only value that differs from itself, for a failure.
@@ -71,4 +71,4 @@ def _read_score(values: Mapping[str, Any], column: str, place: str) -> Score:
             return Score(None, failed="missing")
         return Score(1 - float(value) if column.startswith("-") else float(value))
     except (TypeError, ValueError) as error:
-        raise DataError(f"{place}: {column} is {value!r}, not a number in [0, 1]") from error
+        raise DataError(f"{where}: {column} is {value!r}, not a number in [0, 1]") from error

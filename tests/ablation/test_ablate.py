@@ -50,7 +50,7 @@ def begin(run: Run, config: str | None = None) -> None:
 
 def write(path: Path, group: str, count: int) -> Path:
     rows = [row(n, *PAIRS[n % 4], f"{group}{n // 4}") for n in range(count)]
-    path.write_text("\n".join(json.dumps(each) for each in rows), encoding="utf-8")
+    path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
     return path
 
 
@@ -206,7 +206,9 @@ def test_a_published_test_split_is_left_out_of_training_and_measured(
     assert [(one.name, one.rows) for one in training.data] == [("tiny", 4)]
     assert training.left_out is not None
     assert (training.left_out.rows, training.left_out.passage_groups) == (4, 1)
-    assert [one.leaked for one in read_rows(grid.runs[0].folder / VERDICTS)] == [False] * 8
+    assert [read_row.leaked for read_row in read_rows(grid.runs[0].folder / VERDICTS)] == [
+        False
+    ] * 8
 
 
 def test_a_changed_run_is_replaced_on_request_and_a_foreign_one_never(
@@ -263,7 +265,7 @@ def test_the_command_makes_the_table_again_without_a_run(
     assert "| 1,000 | 7 | 61 (48 to 74) | 4.00 (4.00 to 4.00) |" in said
     assert (grid.folder / "table.md").read_text(encoding="utf-8").strip() == said.strip()
     values = json.loads((grid.folder / "table.json").read_bytes())["values"]
-    assert [one["difference"] for one in values] == [None, pytest.approx(0.1)]
+    assert [value["difference"] for value in values] == [None, pytest.approx(0.1)]
     with pytest.raises(DataError, match="no run is finished"):  # they were measured on others
         tabulate(replace(grid, test=()))
     # An older version wrote no verdicts and had more to say: such runs are measured anew.

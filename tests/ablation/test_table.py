@@ -33,7 +33,7 @@ def runs_of(*cells_and_seeds: tuple[str, int]) -> list[Run]:
 
 
 def compared(runs: Sequence[Sequence[JudgedRow]], name: str) -> Compared:
-    (found,) = [one for one in compare_runs(runs) if one.measure == name]
+    (found,) = [compare_run for compare_run in compare_runs(runs) if compare_run.measure == name]
     return found
 
 
@@ -102,7 +102,7 @@ def test_a_difference_that_one_document_decides_has_no_interval_over_rows() -> N
 def test_a_family_is_joined_as_its_protocol_says() -> None:
     def names(family: str) -> set[str]:
         rows = [scored(number, 0.1, source=f"{family}/{number % 2}") for number in range(4)]
-        return {one.source for one in compare_runs([rows]) if one.overall}
+        return {compare_run.source for compare_run in compare_runs([rows]) if compare_run.overall}
 
     assert names("ragbench") == {"ragbench/mean", "ragbench/pooled"}
     assert names("ragtruth") == {"ragtruth/pooled"}
@@ -131,18 +131,20 @@ def test_a_row_that_fails_in_one_run_is_in_no_run() -> None:
 
 def test_leak_free_rows_are_measured_alone_if_leaks_are_known() -> None:
     rows = [scored(n, n / 10, leaked=leaked) for n, leaked in enumerate([True, False, False])]
-    also = [replace(one, leaked=n == 1) for n, one in enumerate(rows)]
+    also = [replace(row, leaked=n == 1) for n, row in enumerate(rows)]
     found = {
-        one.source: one for one in compare_runs([rows, also]) if one.measure == "relevance_rmse"
+        compare_run.source: compare_run
+        for compare_run in compare_runs([rows, also])
+        if compare_run.measure == "relevance_rmse"
     }
     assert {name: one.n for name, one in found.items()} == {
         "made/up": 3,
         "made/up, leak-free rows": 1,
     }
     free = found["made/up, leak-free rows"]
-    assert [one.value for one in free.estimates] == pytest.approx([0.2, 0.2])
+    assert [estimate.value for estimate in free.estimates] == pytest.approx([0.2, 0.2])
     assert free.overall
-    unknown = [replace(one, leaked=None) for one in rows]
+    unknown = [replace(row, leaked=None) for row in rows]
     assert len(compare_runs([rows, unknown])) == 1
 
 

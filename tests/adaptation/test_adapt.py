@@ -28,7 +28,7 @@ def write(path: Path, documents: int = 25, **labels: Any) -> Path:
         one["contexts"] = [*one["contexts"], f"The lamp of tower {n // 2} was lit that year."]
         one["question"] = f"What of mill {n // 2}?"
         rows.append(one | ({"labels": labels} if labels else {}))
-    path.write_text("".join(f"{json.dumps(each)}\n" for each in rows), encoding="utf-8")
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     return path
 
 

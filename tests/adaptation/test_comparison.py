@@ -46,7 +46,7 @@ def test_a_row_that_failed_once_is_left_out_of_both() -> None:
     after = predictions(0.9, 0.2)
     after[0] = replace(after[0], evaluation=FAILED)
     changes = compare_bundles(predictions(0.9, 0.2), after)
-    assert {one.n for one in changes} == {19}
+    assert {change.n for change in changes} == {19}
 
 
 def test_one_measure_that_got_worse_is_enough_to_keep_the_old_model() -> None:

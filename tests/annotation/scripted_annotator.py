@@ -21,13 +21,13 @@ def answer_to(body: dict[str, Any]) -> dict[str, Any]:
     support = []
     for key, text in sentences:
         if not key[0].isdigit():
-            found = _LAST_WORD.search(text)
-            assert found is not None
-            keys = [name for name, context in contexts.items() if found[1] in context]
+            match = _LAST_WORD.search(text)
+            assert match is not None
+            keys = [name for name, context in contexts.items() if match[1] in context]
             support.append(
                 {
                     "response_sentence_key": key,
-                    "explanation": f"looked for {found[1]}",
+                    "explanation": f"looked for {match[1]}",
                     "supporting_sentence_keys": keys,
                     "fully_supported": bool(keys),
                 }

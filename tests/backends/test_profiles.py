@@ -53,7 +53,7 @@ def answers(windows: Windows) -> Outputs:
 @given(any_sizes, any_sizes, st.integers(0, 99))
 def test_padding_changes_no_answer(sizes: Sizes, more: Sizes, seed: int) -> None:
     windows = make_windows(sizes, VOCAB, seed)
-    larger = Sizes(*(one + two for one, two in zip(sizes, more, strict=True)))
+    larger = Sizes(*(size + two for size, two in zip(sizes, more, strict=True)))
     padded = pad(windows, larger)
     assert sizes_of(padded) == larger
     assert padded.attention_mask.sum() == windows.attention_mask.sum()

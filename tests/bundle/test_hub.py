@@ -152,12 +152,12 @@ class Repository:
 
     def create_commit(self, name: str, operations: list[Any], commit_message: str) -> Any:
         self.commits += 1
-        for each in operations:
-            path = self.folder / each.path_in_repo
-            if isinstance(each, huggingface_hub.CommitOperationDelete):
+        for operation in operations:
+            path = self.folder / operation.path_in_repo
+            if isinstance(operation, huggingface_hub.CommitOperationDelete):
                 path.unlink()
                 continue
-            with each.as_file() as content:
+            with operation.as_file() as content:
                 path.write_bytes(content.read())
         return SimpleNamespace(oid=COMMIT)
 

@@ -28,7 +28,7 @@ def parse(line: str) -> None:
     name, *rest = words
     while nested := getattr(command, "commands", {}):
         if rest[0].startswith("-"):  # not parsed: --install-completion changes the machine
-            assert rest[0] in {"--help", *(name for one in command.params for name in one.opts)}
+            assert rest[0] in {"--help", *(name for param in command.params for name in param.opts)}
             return
         context = command.make_context(name, [], context, resilient_parsing=True)
         name, *rest = rest

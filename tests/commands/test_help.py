@@ -29,7 +29,7 @@ def test_help_shows_every_option_whole_in_80_columns(help_option: str) -> None:
         found = CliRunner().invoke(app, [*words, help_option], terminal_width=80)
         assert found.exit_code == 0, words
         shown = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", found.output))
-        names = [name for one in command.params for name in (*one.opts, *one.secondary_opts)]
+        names = [name for param in command.params for name in (*param.opts, *param.secondary_opts)]
         assert {name for name in names if name.startswith("-")} <= shown, words
         assert max(map(len, found.output.splitlines())) <= 80, words
         assert "…" not in found.output

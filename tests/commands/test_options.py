@@ -108,4 +108,4 @@ def test_the_help_has_plain_options_first_and_rare_ones_last(app: typer.Typer) -
 
 def test_a_described_field_names_its_option() -> None:
     names = ["--size", "--heat", "--part", "--name -n", "--lit/--no-lit"]
-    assert [each.option for each in described_fields(Oven)] == names
+    assert [described_field.option for described_field in described_fields(Oven)] == names

@@ -69,13 +69,13 @@ def test_a_sheet_is_measured_and_its_threshold_used_without_torch(tmp_path: Path
 def test_thresholds_are_chosen_for_a_bundle_without_torch(tmp_path: Path) -> None:
     rows = [
         {
-            "question": one.example.question,
-            "contexts": one.example.contexts,
-            "response": one.example.response,
-            "labels": {"adherent": one.labels.adherent},
+            "question": example.example.question,
+            "contexts": example.example.contexts,
+            "response": example.example.response,
+            "labels": {"adherent": example.labels.adherent},
             "group": str(number),
         }
-        for number, one in enumerate(read_plain(str(SHEET), "key").examples)
+        for number, example in enumerate(read_plain(str(SHEET), "key").examples)
     ]
     labelled = tmp_path / "mine.jsonl"
     labelled.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
@@ -119,7 +119,9 @@ def test_two_bundles_are_compared_by_the_rule_of_choosing(
 ) -> None:
     rows = tmp_path / "rows.jsonl"
     examples = read_plain(str(SHEET), "key").examples
-    rows.write_text("\n".join(json.dumps(to_row(one)) for one in examples), encoding="utf-8")
+    rows.write_text(
+        "\n".join(json.dumps(to_row(example)) for example in examples), encoding="utf-8"
+    )
     words = ["test", "--data", f"jsonl:{rows}@all", "--baseline", "embedded"]
     monkeypatch.setenv("COLUMNS", "120")
     assert exit_code(monkeypatch, *words) == 0

@@ -119,7 +119,7 @@ def test_what_is_kept_can_be_loaded_and_is_written_down(
     info = export(copied, rows, method, monkeypatch, keep_fp32=not serving)
     bundle = read_bundle(copied)
     assert bundle.info.openvino == info and info.rows == 3 and info.method == method
-    assert [each.method for each in info.candidates] == ["static", "dynamic", "half"]
+    assert [candidate.method for candidate in info.candidates] == ["static", "dynamic", "half"]
     own = {"model.openvino.xml", "model.openvino.weights"}
     assert own & bundle.manifest.files.keys() == (set() if method == "dynamic" else own)
     expected = read_self_test(bundle.path("self_test.json")).expected

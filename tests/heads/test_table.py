@@ -13,7 +13,7 @@ from trivet.training.validation import MEASURES
 
 
 def names(kind: type) -> set[str]:
-    return {each.name for each in dataclasses.fields(kind)}
+    return {field.name for field in dataclasses.fields(kind)}
 
 
 def test_all_that_the_table_names_exists() -> None:

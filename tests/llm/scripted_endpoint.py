@@ -59,8 +59,11 @@ class Reply:
         }
         if logprobs and self.logprobs is not None:
             tokens = [
-                [{"token": text, "logprob": value, "bytes": None} for text, value in each.items()]
-                for each in self.logprobs
+                [
+                    {"token": text, "logprob": value, "bytes": None}
+                    for text, value in logprob.items()
+                ]
+                for logprob in self.logprobs
             ]
             content = [top[0] | {"top_logprobs": top} for top in tokens]
             choice["logprobs"] = {"content": content, "refusal": None}

@@ -39,7 +39,7 @@ def test_the_last_answer_is_judged_on_what_was_known_before_it() -> None:
 
 def test_each_answer_is_a_turn_and_sees_nothing_later() -> None:
     turns = read_turns(TALK, turns="all", id="talk")
-    assert [(each.message, each.example.id) for each in turns] == [
+    assert [(turn.message, turn.example.id) for turn in turns] == [
         (4, "talk-messages[4]"),
         (7, "talk-messages[7]"),
     ]

@@ -96,7 +96,7 @@ def test_every_shape_has_an_export(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "trivet.logs")
     for name in FILES:
         read(EXPORTS / name)
-    found = {said.partition("--format ")[2].partition(")")[0] for said in caplog.messages}
+    found = {message.partition("--format ")[2].partition(")")[0] for message in caplog.messages}
     assert found == set(SHAPES)
     listed = "\n".join(described())
     assert all(f"{name}: {shape.title}" in listed for name, shape in SHAPES.items())
@@ -162,7 +162,7 @@ def test_each_answer_of_a_conversation_may_be_a_row(tmp_path: Path) -> None:
     rows = list(read_rows(open_log(str(file)).rows(), Columns(turns="all")))
     assert [row.number for row in rows] == [1, 2, 3, 4]
     examples = [row.example for row in rows if isinstance(row.example, RagExample)]
-    assert [each.id for each in examples] == [
+    assert [example.id for example in examples] == [
         f"line-{line}-messages[{number}]" for line in (1, 2) for number in (2, 7)
     ]
     assert examples[0].contexts == ("Answer from what the tool finds.",)

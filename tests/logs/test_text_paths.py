@@ -37,7 +37,7 @@ DOTS = {"run": {"rag.question": "How hot?", "rag.docs": ["Cone six."], "rag.answ
 def read(row: Any, folder: Path, mapping: Any = None) -> list[Any]:
     log = folder / "log.jsonl"
     log.write_text(json.dumps(row) + "\n", encoding="utf-8")
-    return [each.example for each in read_rows(open_log(str(log)).rows(), Columns(mapping))]
+    return [read_row.example for read_row in read_rows(open_log(str(log)).rows(), Columns(mapping))]
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,12 @@ def test_a_bundle_is_kept_if_the_mean_rises_and_no_set_falls(
     pairs = zip(before, after, strict=True)
     sets = {f"set {n}": (judged(AUROC[a]), judged(AUROC[b])) for n, (a, b) in enumerate(pairs)}
     changes = compare_sets(sets)
-    assert [one.name for one in changes] == ["set 0", "set 1", MEAN]
-    assert [one.first.value for one in changes] == [*before, pytest.approx(sum(before) / 2)]
-    assert [one.change.value for one in changes][:2] == [after[0] - before[0], after[1] - before[1]]
+    assert [change.name for change in changes] == ["set 0", "set 1", MEAN]
+    assert [change.first.value for change in changes] == [*before, pytest.approx(sum(before) / 2)]
+    assert [change.change.value for change in changes][:2] == [
+        after[0] - before[0],
+        after[1] - before[1],
+    ]
     assert (changes[0].n, changes[0].positives, changes[-1].n) == (4, 2, 8)
     assert changes[0].plain[COUNTING].value == 0.75
     assert is_kept(changes) is kept

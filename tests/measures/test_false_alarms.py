@@ -29,7 +29,7 @@ def test_a_response_at_the_threshold_is_no_false_alarm() -> None:
 
 def test_a_data_set_that_is_too_small_is_named_and_has_no_bound() -> None:
     data = [NONE, ONE, THREE]
-    assert [one.data for one in alarm_bounds(data, 0.5, 0.25)] == ["three"]
+    assert [alarm_bound.data for alarm_bound in alarm_bounds(data, 0.5, 0.25)] == ["three"]
     small = too_small(data, 0.25)
     assert small == [TooFewDocuments("none", 0, 3), TooFewDocuments("one", 1, 3)]
     assert "one: the rate" in small[1].words()

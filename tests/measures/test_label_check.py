@@ -82,7 +82,7 @@ def test_a_rate_that_too_few_documents_can_keep_is_said() -> None:
     assert "needs 9 source documents with a supported answer, and there are 6" in str(found.no_rate)
     one_class = checked([prediction(0.2, False), prediction(0.8, False)])
     assert one_class.rate is None and one_class.best_f1 is None
-    assert [one.name for one in one_class.thresholds] == ["used"]
+    assert [threshold.name for threshold in one_class.thresholds] == ["used"]
 
 
 def test_the_worst_errors_are_the_surest_ones() -> None:

@@ -77,14 +77,18 @@ def test_a_family_is_pooled_and_the_shortest_bucket_with_rows_is_the_base() -> N
     assert change.note == "share of the value at 5k-16k"
     # Each set has one length alone: nothing to be compared with.
     assert {source for source, _, name in found if name.endswith("_change")} == {"set/pooled"}
-    assert list(dict.fromkeys(one.source for one in figures)) == ["set/a", "set/b", "set/pooled"]
+    assert list(dict.fromkeys(figure.source for figure in figures)) == [
+        "set/a",
+        "set/b",
+        "set/pooled",
+    ]
 
 
 def test_tokens_of_contexts_question_and_response_are_counted(tokenizer: SegmentTokenizer) -> None:
     contexts = ("The mill is old.", "", "It is old.")
     examples = [RagExample("What?", contexts[n % 3 :], "It. " * (n % 5)) for n in range(150)]
     counts = [
-        sum(map(len, tokenizer.encode([one.question, *one.contexts, one.response])))
-        for one in examples
+        sum(map(len, tokenizer.encode([example.question, *example.contexts, example.response])))
+        for example in examples
     ]
     assert len(set(counts)) > 5 and count_tokens(iter(examples), tokenizer) == counts

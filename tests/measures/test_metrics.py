@@ -20,7 +20,8 @@ from trivet.records import ContextSpan, LabelledExample, Labels, RagExample, Spa
 
 def table(figures: list[Figure]) -> dict[str, Figure]:
     named = {
-        "/".join(filter(None, (one.source, one.generator, one.measure))): one for one in figures
+        "/".join(filter(None, (figure.source, figure.generator, figure.measure))): figure
+        for figure in figures
     }
     assert len(named) == len(figures), "two figures of one name"
     return named
@@ -49,8 +50,8 @@ def test_the_response_level_by_hand() -> None:
         assert found[f"logs/hallucination_{name}"].value == pytest.approx(value), name
     note = found["logs/hallucination_f1_best_threshold"].note
     assert note is not None and note.startswith("threshold 0.8500 was chosen on these very rows")
-    for one in found.values():
-        assert (one.n, one.positives, one.groups, one.failed) == (6, 3, 6, 0)
+    for figure in found.values():
+        assert (figure.n, figure.positives, figure.groups, figure.failed) == (6, 3, 6, 0)
 
 
 def test_counting_words_stands_beside_the_verdict() -> None:

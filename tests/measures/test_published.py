@@ -30,7 +30,7 @@ def row(
 
 
 def named(figures: list[Figure]) -> dict[tuple[str, str | None, str], Figure]:
-    keys = {(one.source, one.judge, one.measure): one for one in figures}
+    keys = {(figure.source, figure.judge, figure.measure): figure for figure in figures}
     assert len(keys) == len(figures)
     return keys
 

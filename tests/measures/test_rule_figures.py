@@ -63,8 +63,8 @@ def measured(**own: Pair) -> RuleFigures:
 
 
 def change(changes: Sequence[SetChange], name: str, measure: str) -> SetChange:
-    (one,) = (one for one in changes if (one.name, one.measure) == (name, measure))
-    return one
+    (change,) = (change for change in changes if (change.name, change.measure) == (name, measure))
+    return change
 
 
 def values(one: SetChange) -> tuple[float | None, float | None]:

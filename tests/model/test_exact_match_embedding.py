@@ -40,8 +40,8 @@ def test_matches_reach_the_heads_and_the_module_that_is_exported(
     logits, seen = model.read(*windows), windows[1] > 0
     for other in (again.read(*windows), exported.read(*windows)):  # type: ignore[operator]
         assert other.keys() == logits.keys()
-        for name, one in logits.items():
-            torch.testing.assert_close(one[seen], other[name][seen], atol=1e-5, rtol=1e-5)
+        for name, values in logits.items():
+            torch.testing.assert_close(values[seen], other[name][seen], atol=1e-5, rtol=1e-5)
     for name, weight in model.named_parameters():
         if ".matches." in name:
             torch.nn.init.zeros_(weight)

@@ -22,7 +22,7 @@ FORMS: tuple[Form, ...] = ("portable", "fused")
 
 def windows(*responses: list[int]) -> tuple[Tensor, Tensor, Tensor]:
     """Return windows of nine context tokens, padded, whose responses differ."""
-    width = 9 + max(len(each) for each in responses) + 2
+    width = 9 + max(len(response) for response in responses) + 2
     ids, mask, segments = (torch.zeros(len(responses), width, dtype=torch.int64) for _ in range(3))
     for row, response in enumerate(responses):
         tokens = [*range(5, 14), *response, 1]

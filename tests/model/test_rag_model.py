@@ -180,7 +180,10 @@ def test_evidence_is_joined_in_training_as_in_serving(
 ) -> None:
     """One call with all windows in torch; windows one by one, joined on the host."""
     settings = WindowSettings(64, evidence_sentences=2)
-    labelled = [LabelledExample(each, Labels(), "x", str(n)) for n, each in enumerate(rag_examples)]
+    labelled = [
+        LabelledExample(rag_example, Labels(), "x", str(n))
+        for n, rag_example in enumerate(rag_examples)
+    ]
     items = prepare(labelled, tokenizer, settings)
     batch = collate_items(items, tokenizer.special.pad)
     assert 0 < batch.is_evidence.sum() < len(items)

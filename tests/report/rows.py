@@ -124,14 +124,16 @@ def said(
     return replace(
         verdict_on((), "", 0.5, None),
         sentences=tuple(
-            SentenceVerdict(0, len(one), one, 0.5, supported) if isinstance(one, str) else one
-            for one in sentences
+            SentenceVerdict(0, len(sentence), sentence, 0.5, supported)
+            if isinstance(sentence, str)
+            else sentence
+            for sentence in sentences
         ),
         contexts=tuple(
             ContextVerdict(
-                0.5, 0.5, tuple(ContextSentence(0, len(text), text, 0.5, 0.5) for text in own)
+                0.5, 0.5, tuple(ContextSentence(0, len(text), text, 0.5, 0.5) for text in context)
             )
-            for own in contexts
+            for context in contexts
         ),
     )
 

@@ -36,7 +36,7 @@ def check(html: str, scripts: int = 1) -> Page:
     """Refuse foreign tags, attributes and values; return the page."""
     page = Page(html)
     assert {tag for tag, _ in page.tags} <= set(TAGS)
-    attributes = [one for _, own in page.tags for one in own.items()]
+    attributes = [item for _, own in page.tags for item in own.items()]
     assert {name for name, _ in attributes if not name.startswith("data-")} <= set(ATTRIBUTES)
     links = [value for name, value in attributes if name == "href"]
     assert all(re.fullmatch("#[a-z0-9-]+", link) for link in links)

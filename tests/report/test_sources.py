@@ -55,7 +55,7 @@ def test_every_source_exists_and_shares_some_words(
     found = find_sources(said(sentences, contexts))
     assert len(found) == len(sentences)
     for sources in found:
-        assert len({one[:2] for one in sources}) == len(sources) <= 2
-        for one in sources:
-            assert contexts[one.context][one.sentence]
-            assert 0 < one.share <= 1 + 1e-9
+        assert len({source[:2] for source in sources}) == len(sources) <= 2
+        for source in sources:
+            assert contexts[source.context][source.sentence]
+            assert 0 < source.share <= 1 + 1e-9

@@ -83,4 +83,4 @@ def test_kinds_of_answers(
     faithfulness: float | None, fields: dict[str, Any], kinds: set[str]
 ) -> None:
     counted = tally([make_row(1, faithfulness, **fields)])
-    assert {kind for kind, found in counted.kinds.items() if found[0]} == kinds
+    assert {kind for kind, members in counted.kinds.items() if members[0]} == kinds

@@ -23,7 +23,7 @@ def line(row: VerdictRow, **more: Any) -> dict[str, Any]:
 
 
 def write(path: Path, records: Sequence[dict[str, Any] | str]) -> Path:
-    lines = [one if isinstance(one, str) else json.dumps(one) for one in records]
+    lines = [record if isinstance(record, str) else json.dumps(record) for record in records]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 

@@ -75,7 +75,9 @@ def test_the_first_line_counts_every_row_and_links_to_what_is_to_be_read() -> No
         {"adherent": True, "to_check": [{"start": 0, "end": 1, "text": "T", "probability": 0.1}]},
         {"adherent": True},
     ]
-    rows = [make_row(n, id_=f"q{n}", **{"threshold": 0.5, **one}) for n, one in enumerate(kinds, 1)]
+    rows = [
+        make_row(n, id_=f"q{n}", **{"threshold": 0.5, **kind}) for n, kind in enumerate(kinds, 1)
+    ]
 
     page = render_verdicts(rows, ABOUT)
     (line,) = re.findall(r'<p class="strip-words">(.*?)</p>', page, re.DOTALL)

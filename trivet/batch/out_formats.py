@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from trivet.batch.verdict_lines import FIELDS
 from trivet.errors import DataError, install_line
 from trivet.heads import CONTEXT_HEADS
-from trivet.interface import flat
+from trivet.interface import flat, replace_surrogates
 
 if TYPE_CHECKING:
     import pyarrow
@@ -133,7 +133,7 @@ def _records(lines: Path) -> Iterator[dict[str, Any]]:
 
 def _without_surrogates(value: Any) -> Any:
     if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return replace_surrogates(value)[0]
     if isinstance(value, dict):
         return {name: _without_surrogates(member) for name, member in value.items()}
     if isinstance(value, list):

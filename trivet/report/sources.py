@@ -17,7 +17,7 @@ from typing import NamedTuple
 from trivet.data.written_forms import CITATION_MARK
 from trivet.records import CitationMark, Citations, ContextName, Evaluation
 
-_MOST = 2  # sources of one sentence
+_MAX_SOURCES = 2  # sources of one sentence
 _LEAST_SHARE = 0.15  # of a sentence's words, by weight, that a source must add
 
 _WORD = re.compile(r"\w+")
@@ -63,7 +63,7 @@ def find_sources(verdict: Evaluation) -> list[tuple[Source, ...]]:
         weights = {word: math.log(1 + len(words) / max(1, counts[word])) for word in left}
         total = math.fsum(weights.values())
         sources: list[Source] = []
-        while words and len(sources) < _MOST:
+        while words and len(sources) < _MAX_SOURCES:
             shared, best = max(
                 (math.fsum(weights[word] for word in left & inside), (-at[0], -at[1]))
                 for at, inside in words.items()

@@ -205,7 +205,7 @@ def render_row(row: VerdictRow) -> RenderableType:
     return Group(*parts, *(Text(note, style="yellow") for note in notes))
 
 
-_MOST = 40  # rows
+_MAX_ROWS = 40  # rows
 _MAX_NAME = 24  # characters of a name
 _LAST = 2.0  # above every score
 
@@ -221,11 +221,11 @@ def render_table(rows: Iterable[VerdictRow]) -> RenderableType:
             yield _LAST if score is None else score, row.row, row
 
     table = Table("row", "verdict", "faithfulness", "why", box=None, padding=(0, 2, 0, 0))
-    for _, _, row in heapq.nsmallest(_MOST, ranked()):
+    for _, _, row in heapq.nsmallest(_MAX_ROWS, ranked()):
         table.add_row(Text(visible(_name(row)), no_wrap=True), *_cells(row))
-    if count <= _MOST:
+    if count <= _MAX_ROWS:
         return table
-    more = f"{count - _MOST:,} more rows; --out FILE keeps them all, and --report makes a page"
+    more = f"{count - _MAX_ROWS:,} more rows; --out FILE keeps them all, and --report makes a page"
     return Group(table, Text(more, style="dim"))
 
 

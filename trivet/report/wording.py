@@ -40,7 +40,7 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-_MOST = 80  # characters of a span or a value
+_MAX_CHARACTERS = 80  # characters of a span or a value
 
 
 _SAID = {
@@ -107,4 +107,4 @@ def of_span(span: MarkedSpan, contexts: Sequence[str], *, to_check: bool = False
 
 def _brief(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _MOST else f"{line[: _MOST - 1].rstrip()}…"
+    return line if len(line) <= _MAX_CHARACTERS else f"{line[: _MAX_CHARACTERS - 1].rstrip()}…"

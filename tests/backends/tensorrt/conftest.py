@@ -102,4 +102,4 @@ def export(
 @pytest.fixture
 def dev_rows(labelled_examples: tuple[LabelledExample, ...]) -> tuple[LabelledExample, ...]:
     """Rows of one source, with verdicts of both kinds."""
-    return tuple(dataclasses.replace(each, source="tiny") for each in labelled_examples)
+    return tuple(dataclasses.replace(row, source="tiny") for row in labelled_examples)

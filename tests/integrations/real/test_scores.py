@@ -85,7 +85,9 @@ def run_langchain(judge: Any, rows: Rows) -> Scores:
 
     verdicts = runnable(judge).batch(rows)
     assert judge.calls == [3]
-    return {score: [getattr(each, field) for each in verdicts] for score, field in SCORES.items()}
+    return {
+        score: [getattr(verdict, field) for verdict in verdicts] for score, field in SCORES.items()
+    }
 
 
 def run_llama_index(judge: Any, rows: Rows) -> Scores:
