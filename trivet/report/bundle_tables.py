@@ -6,12 +6,17 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
+from trivet.measures.choosing import SetChange, is_kept
+from trivet.report.terminal import number, visible
+
+if TYPE_CHECKING:
     from trivet.bundle.schema import BundleInfo, ScoreInfo
     from trivet.data.windows import WindowSettings
-    from trivet.measures.choosing import SetChange
     from trivet.measures.figures import Figure
     from trivet.measures.intervals import Estimate
     from trivet.measures.rule_figures import RuleFigures
@@ -24,13 +29,6 @@ def render_info(
     revision: str | None = None,
 ) -> RenderableType:
     """Return facts and scores in sections, for a terminal of 80 columns."""
-    from rich.console import Group
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
-
-    from trivet.report.terminal import visible
-
     encoder, window, thresholds = info.encoder, info.window, info.thresholds
     licences: dict[str, list[str]] = {}
     for data in info.training.data:
@@ -82,11 +80,6 @@ def _evidence(window: WindowSettings) -> str:
 
 def _scores(scores: Sequence[ScoreInfo]) -> list[RenderableType]:
     """Return a table with a block for each data set and split, and a column for each precision."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from trivet.report.terminal import number, visible
-
     blocks: dict[tuple[str, str], dict[tuple[str, int], dict[str, str]]] = {}
     for score in scores:
         interval = "" if score.low is None else f" ({number(score.low)}-{number(score.high)})"
@@ -108,13 +101,6 @@ def _scores(scores: Sequence[ScoreInfo]) -> list[RenderableType]:
 
 def render_figures(figures: Iterable[Figure]) -> RenderableType:
     """Return a table for each source, generator and length, with its notes below."""
-    from rich.console import Group
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
-
-    from trivet.report.terminal import visible
-
     parts: list[RenderableType] = []
     for title, group in groupby(figures, key=lambda figure: figure.to_cells()[0]):
         table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
@@ -136,20 +122,12 @@ _RULE = "the mean must rise, and no set fall by more than .01"
 
 def render_choice(changes: Sequence[SetChange]) -> RenderableType:
     """Return the table of two bundles on several sets, with the decision below it."""
-    from rich.console import Group
-
-    from trivet.measures.choosing import is_kept
-
     kept = "kept" if is_kept(changes) else "not kept"
     return Group(_changes(changes), f"By the rule of choosing, the bundle is {kept}: {_RULE}.")
 
 
 def render_rule(figures: RuleFigures, compared: bool) -> RenderableType:
     """Return the tables of the rule in full; without a baseline, the figures of one bundle."""
-    from rich.console import Group
-
-    from trivet.measures.choosing import is_kept
-
     parts: list[RenderableType] = []
     for name, changes in (("answers", figures.answers), ("relevance", figures.relevance)):
         parts += ["", name, _changes(changes, compared)]
@@ -164,8 +142,6 @@ def render_rule(figures: RuleFigures, compared: bool) -> RenderableType:
 
 def _changes(changes: Sequence[SetChange], compared: bool = True) -> RenderableType:
     """Return the table of two bundles and plain methods, or of the second bundle alone."""
-    from rich.table import Table
-
     methods = list(dict.fromkeys(name for change in changes for name in change.plain))
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("set", overflow="fold")  # may be a path
