@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 
-from trivet.backends.denormals import can_flush, denormals_as_zero
+from trivet.backends.onnx_runtime import can_flush, denormals_as_zero
 
 X86_LINUX = sys.platform == "linux" and platform.machine() == "x86_64"
 

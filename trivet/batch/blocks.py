@@ -11,8 +11,8 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from trivet.batch.out_formats import verdict_line
 from trivet.batch.settings import RunSettings
-from trivet.batch.verdict_lines import verdict_line
 from trivet.errors import DataError
 from trivet.evaluation.evaluation_job import EvaluationJob
 from trivet.evaluation.evaluator import Evaluator

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Annotated, Any
 
-from trivet.batch.verdict_lines import check_fields
+from trivet.batch.out_formats import check_fields
 from trivet.errors import DataError
 from trivet.logs.column_mapping import Columns
 from trivet.logs.conversation import Turns
