@@ -141,18 +141,8 @@ def compare_bundles(before: Sequence[Prediction], after: Sequence[Prediction]) -
         value = (second.value or 0) - (first.value or 0) if both else None
         interval = Estimate(value, second.resampled - first.resampled).interval()
         low, high = interval or (None, None)
-        changes.append(
-            Change(
-                compared.measure,
-                first.value,
-                second.value,
-                low,
-                high,
-                compared.n,
-                compared.positives,
-                compared.groups,
-            )
-        )
+        values = (compared.measure, first.value, second.value, low, high)
+        changes.append(Change(*values, compared.n, compared.positives, compared.groups))
     return changes
 
 

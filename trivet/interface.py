@@ -42,12 +42,8 @@ def takes_options(function: F) -> F:
         )
         for name, default in _DEFAULTS.items()
     ]
-    parameters = [
-        parameter
-        for parameter in signature.parameters.values()
-        if parameter.kind is not parameter.VAR_KEYWORD
-    ]
-    function.__dict__["__signature__"] = signature.replace(parameters=[*parameters, *shown])
+    known = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    function.__dict__["__signature__"] = signature.replace(parameters=[*known, *shown])
     return function
 
 
