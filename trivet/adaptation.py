@@ -12,6 +12,7 @@ import numpy as np
 
 from trivet.ablation.comparison import MEASURES, join_sets, measure_runs
 from trivet.errors import DataError
+from trivet.heads import DEFAULT_HEADS, HEADS
 from trivet.labelled.grouping import document, group_by_documents, shares_text, text_digests
 from trivet.measures.intervals import Estimate
 from trivet.measures.predictions import Prediction
@@ -24,7 +25,10 @@ TRAIN, VALIDATION, TEST = "train", "validation", "test"
 PARTS = (TRAIN, VALIDATION, TEST)
 LEAST_DOCUMENTS = {TRAIN: 10, VALIDATION: 5, TEST: 10}
 """Fewest documents of each part."""
-_SCORES = {"faithfulness": "hallucination", "relevance": "relevance", "utilization": "utilization"}
+# First part of the name of each score's measure.
+_SCORES = {
+    HEADS[name].verdict[0]: HEADS[name].measure[1].rpartition("_")[0] for name in DEFAULT_HEADS
+}
 _SHARES = {VALIDATION: 0.15, TEST: 0.3}  # of the rows
 _LARGEST_SHARE = 0.1  # of the rows that documents with common passages may bring together
 
