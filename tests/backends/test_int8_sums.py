@@ -45,8 +45,8 @@ def test_both_kernels_give_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> N
         backend = OnnxRuntimeBackend(EMBEDDED_BUNDLE / graph.file, 1, sums_fit=known_to_fit)
         answers.append(backend.run(windows))
     for other in answers[1:]:
-        for one, same in zip(answers[0], other, strict=True):
-            np.testing.assert_array_equal(one, same)
+        for answer, same in zip(answers[0], other, strict=True):
+            np.testing.assert_array_equal(answer, same)
 
 
 def test_sums_of_the_shipped_graph_fit() -> None:

@@ -25,8 +25,8 @@ from trivet.model.aggregate import Outputs
 WINDOW, VOCAB = 48, 150
 
 
-def assert_same_bits(one: Outputs, other: Outputs) -> None:
-    for name, values in one.present().items():
+def assert_same_bits(first: Outputs, other: Outputs) -> None:
+    for name, values in first.present().items():
         np.testing.assert_array_equal(values, getattr(other, name), err_msg=name)
 
 

@@ -39,8 +39,8 @@ needs_openvino = pytest.mark.skipif(
 )
 
 
-def largest_difference(one: Outputs, other: Outputs) -> float:
-    pairs = zip(one.present().values(), other.present().values(), strict=True)
+def largest_difference(first: Outputs, other: Outputs) -> float:
+    pairs = zip(first.present().values(), other.present().values(), strict=True)
     return max(float(np.abs(left - right).max(initial=0.0)) for left, right in pairs)
 
 
@@ -62,9 +62,9 @@ def test_a_graph_answers_as_in_onnx_runtime_on_every_shape(
     runtime = OnnxRuntimeBackend(tiny_bundle / file, 1)
     for seed, sizes in enumerate(grid(WINDOW)):
         windows = windows_of(sizes, seed)
-        found = loaded[file].run(windows)
-        assert all(array.dtype == np.float32 for array in found.present().values())
-        assert largest_difference(found, runtime.run(windows)) <= most, sizes
+        answer = loaded[file].run(windows)
+        assert all(array.dtype == np.float32 for array in answer.present().values())
+        assert largest_difference(answer, runtime.run(windows)) <= most, sizes
 
 
 @needs_openvino
@@ -90,9 +90,16 @@ def test_an_encoder_answers_as_the_weights_do_under_any_padding(tmp_path: Path, 
     ):
         backend = OpenVinoBackend(tmp_path / file, window=WINDOW, bf16=bf16, threads=1)
         for windows, answer in cases:
-            found = backend.run(windows)
-            assert all(np.isfinite(array).all() for array in found.present().values()), (file, bf16)
-            assert largest_difference(found, answer) <= most, (file, bf16, windows.input_ids.shape)
+            outputs = backend.run(windows)
+            assert all(np.isfinite(array).all() for array in outputs.present().values()), (
+                file,
+                bf16,
+            )
+            assert largest_difference(outputs, answer) <= most, (
+                file,
+                bf16,
+                windows.input_ids.shape,
+            )
 
 
 @needs_openvino
@@ -152,9 +159,9 @@ def test_int8_that_was_measured_runs_where_sums_are_as_good_as_there(
     wide = with_wide_weights(bundle)
     chosen = dataclasses.replace(wide, info=wide.info.model_copy(update={"openvino": kept}))
     monkeypatch.setattr(openvino, "quick_sums_overflow", lambda: bool(overflow_here))
-    found = choose_for_openvino(chosen, None)
-    assert found.exported == (not (exact_there and overflow_here))
-    assert found.precision == ("int8" if found.exported else "fp32")
+    choice = choose_for_openvino(chosen, None)
+    assert choice.exported == (not (exact_there and overflow_here))
+    assert choice.precision == ("int8" if choice.exported else "fp32")
 
 
 @needs_openvino

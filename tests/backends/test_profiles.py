@@ -57,9 +57,9 @@ def test_padding_changes_no_answer(sizes: Sizes, more: Sizes, seed: int) -> None
     padded = pad(windows, larger)
     assert sizes_of(padded) == larger
     assert padded.attention_mask.sum() == windows.attention_mask.sum()
-    found = cut(answers(padded), sizes).present()
+    outputs = cut(answers(padded), sizes).present()
     for name, want in answers(windows).present().items():
-        have = found[name]
+        have = outputs[name]
         np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-6, err_msg=name)
 
 

@@ -31,10 +31,10 @@ def backend_of(kind: str, precision: Precision = "fp32", **options: Any) -> Torc
     return TorchBackend(copy.deepcopy(model_of(kind)), WINDOW, "cpu", precision, **options)
 
 
-def difference(one: TorchBackend, other: TorchBackend) -> float:
+def difference(first: TorchBackend, other: TorchBackend) -> float:
     """Return the largest difference of two backends over the grid of shapes."""
     report = compare(
-        lambda windows: one.run(windows).present(),
+        lambda windows: first.run(windows).present(),
         {"other": lambda windows: other.run(windows).present()},
         grid_windows(WINDOW, VOCAB),
     )
@@ -57,9 +57,9 @@ def test_replayed_calls_answer_as_direct_ones(monkeypatch: pytest.MonkeyPatch) -
         """A CUDA graph on the CPU: computes again, from the same inputs to the same outputs."""
 
         def replay(self) -> None:
-            found = replayed._recorded[self.shape]
-            for name, values in replayed._read(found.inputs).items():
-                found.logits[name].copy_(values)
+            recorded = replayed._recorded[self.shape]
+            for name, values in replayed._read(recorded.inputs).items():
+                recorded.logits[name].copy_(values)
 
         def __init__(self, shape: tuple[int, int]) -> None:
             self.shape = shape
@@ -89,12 +89,12 @@ def test_the_evaluator_runs_it(tiny_bundle: Path, rag_examples: tuple[RagExample
     in_torch = Evaluator(tiny_bundle, 1, backend="torch", device="cpu")
     assert (in_torch.backend_name, in_torch.precision) == ("torch fp32 on cpu", "fp32")
     in_onnx = Evaluator(tiny_bundle, 1, precision="fp32", backend="onnx")
-    for one, other in zip(
+    for output, other in zip(
         in_onnx.evaluate_many(rag_examples), in_torch.evaluate_many(rag_examples), strict=True
     ):
-        assert isinstance(one, Evaluation) and isinstance(other, Evaluation)
-        assert other.faithfulness == pytest.approx(one.faithfulness, abs=1e-4)
-        assert other.relevance == pytest.approx(one.relevance, abs=1e-4)
+        assert isinstance(output, Evaluation) and isinstance(other, Evaluation)
+        assert other.faithfulness == pytest.approx(output.faithfulness, abs=1e-4)
+        assert other.relevance == pytest.approx(output.relevance, abs=1e-4)
 
 
 def test_weights_of_the_embedded_graph_pass_its_self_test() -> None:

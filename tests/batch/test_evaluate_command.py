@@ -14,8 +14,8 @@ from tests.batch.conftest import GOOD, Call, WriteLog
 
 def test_the_exit_code_says_how_it_went(call: Call, write_log: WriteLog, tmp_path: Path) -> None:
     log, out = write_log(range(70)), tmp_path / "v.jsonl"
-    code, said, err = call("evaluate", log, "--out", out)
-    assert (code, said) == (0, "")
+    code, printed, err = call("evaluate", log, "--out", out)
+    assert (code, printed) == (0, "")
     assert " unsupported" in err and "means: faithfulness 0." in err
     assert err.endswith(f"verdicts: {out}\n")
     assert call("evaluate", log, "--out", out, "--texts", "--restart")[0] == 0
@@ -63,8 +63,8 @@ def test_a_text_that_is_too_long_names_the_option_that_admits_it(
     call: Call, write_log: WriteLog
 ) -> None:
     log = write_log([{**GOOD, "response": "It is old. " * 10}])
-    code, said, _ = call("evaluate", log, "--max-characters", "100")
-    assert code == 1 and "(--max-characters)" in json.loads(said)["error"]["message"]
+    code, printed, _ = call("evaluate", log, "--max-characters", "100")
+    assert code == 1 and "(--max-characters)" in json.loads(printed)["error"]["message"]
     assert call("evaluate", log, "--max-characters", "110")[0] == 0
 
 
@@ -89,9 +89,9 @@ def test_one_verdict_is_shown(call: Call, write_log: WriteLog, tmp_path: Path) -
         call("evaluate", write_log([*range(5), {**GOOD, "response": ["a"]}]), "--out", out)[0] == 1
     )
     for name in ("q3", "4"):
-        code, said, _ = call("show", out, "--id", name)
-        assert code == 0 and "row 4, id q3" in said
-        assert "What was built in 3?" in said and "faithfulness" in said
+        code, printed, _ = call("show", out, "--id", name)
+        assert code == 0 and "row 4, id q3" in printed
+        assert "What was built in 3?" in printed and "faithfulness" in printed
     assert "row " in call("show", out)[1]
     assert "no verdict (bad_field)" in call("show", out, "--id", "line-6")[1]
 
@@ -102,16 +102,16 @@ def test_a_run_that_is_worse_than_its_baseline_fails(
     log, old = write_log(range(20)), tmp_path / "old.jsonl"
     assert call("evaluate", log, "--out", old)[0] == 0
     gate = ["--baseline", old, "--fail-if-worse"]
-    code, said, _ = call("evaluate", log, *gate)
-    assert code == 0 and "20 rows in both runs, paired by id" in said
-    assert "faithfulness +0.000 (95 % interval +0.000 to +0.000, n 20)" in said
+    code, printed, _ = call("evaluate", log, *gate)
+    assert code == 0 and "20 rows in both runs, paired by id" in printed
+    assert "faithfulness +0.000 (95 % interval +0.000 to +0.000, n 20)" in printed
     rows = [json.loads(line) for line in old.read_text(encoding="utf-8").splitlines()]
     for row in rows:
         row["faithfulness"] = min(1.0, row["faithfulness"] + 0.4)
     old.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    code, said, err = call("evaluate", log, *gate, "--out", tmp_path / "new.csv")
+    code, printed, err = call("evaluate", log, *gate, "--out", tmp_path / "new.csv")
     assert code == 8 and "faithfulness is worse than that of --baseline" in err
-    assert "20 rows fell in faithfulness" in said and "id q7: " in said
+    assert "20 rows fell in faithfulness" in printed and "id q7: " in printed
     assert call("evaluate", log, *gate[:2])[0] == 0
     old.write_text("{}\n", encoding="utf-8")
     code, _, err = call("evaluate", log, *gate)
@@ -141,8 +141,8 @@ def test_every_kind_of_bad_row_has_its_line_and_code(call: Call, write_log: Writ
         "{",
     ]
     log = write_log([GOOD, *bad, GOOD])
-    code, said, err = call("evaluate", log)
-    lines = [json.loads(line) for line in said.splitlines()]
+    code, printed, err = call("evaluate", log)
+    lines = [json.loads(line) for line in printed.splitlines()]
     assert code == 1
     assert [line.get("error", {}).get("line") for line in lines] == [None, *range(2, 7), None]
     codes = [line["error"]["code"] for line in lines[1:-1]]
@@ -150,8 +150,8 @@ def test_every_kind_of_bad_row_has_its_line_and_code(call: Call, write_log: Writ
     assert codes[2:] == ["too_long", "missing_field", "malformed_line"]
     assert all(line["error"]["message"].startswith("line ") for line in lines[1:-1])
     assert ", 5 failed" in err
-    code, said, _ = call("evaluate", write_log([{**GOOD, "response": "It is \ud800 old."}]))
-    assert (code, json.loads(said)["replaced_characters"]) == (0, 1)
+    code, printed, _ = call("evaluate", write_log([{**GOOD, "response": "It is \ud800 old."}]))
+    assert (code, json.loads(printed)["replaced_characters"]) == (0, 1)
 
 
 def test_a_terminal_gets_a_table_and_a_pipe_lines(
@@ -161,8 +161,8 @@ def test_a_terminal_gets_a_table_and_a_pipe_lines(
     assert call("evaluate", log)[1].startswith('{"row": 1, ')
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "dumb")  # no colours
-    code, said, err = call("evaluate", log)
-    lines = said.splitlines()
+    code, printed, err = call("evaluate", log)
+    lines = printed.splitlines()
     assert code == 1 and lines[0].split() == ["row", "verdict", "faithfulness", "why"]
     scores = [float(re.findall(r" (\d\.\d\d) ", line)[0]) for line in lines[1:-1]]
     assert scores == sorted(scores) and len(lines) == 42
@@ -176,9 +176,9 @@ def test_a_file_of_another_tool_is_read_and_its_shape_said(call: Call, tmp_path:
     log, out, page = exports / "promptfoo.json", tmp_path / "v.jsonl", tmp_path / "report.html"
     code, _, err = call("evaluate", log, "--out", out, "--report", page)
     assert code == 0
-    (said,) = [line for line in err.splitlines() if "read as promptfoo's results" in line]
+    (printed,) = [line for line in err.splitlines() if "read as promptfoo's results" in line]
     shown = Path(__file__).parents[2] / "docs" / "evaluating.md"
-    assert f"```\n{said}\n```\n" in shown.read_text(encoding="utf-8")
+    assert f"```\n{printed}\n```\n" in shown.read_text(encoding="utf-8")
     assert "Le four est éteint." in page.read_text(encoding="utf-8")
     verdicts = [json.loads(line) for line in out.read_bytes().splitlines()]
     assert [verdict["row"] for verdict in verdicts] == [1, 2]
@@ -192,10 +192,10 @@ def test_a_file_of_another_tool_is_read_and_its_shape_said(call: Call, tmp_path:
 
 
 def test_the_shapes_are_listed(call: Call) -> None:
-    code, said, _ = call("evaluate", "--formats")
+    code, printed, _ = call("evaluate", "--formats")
     assert code == 0
-    assert "langsmith-csv: LangSmith's table of an experiment" in said
-    assert "  contexts    source_documents\n" in said
+    assert "langsmith-csv: LangSmith's table of an experiment" in printed
+    assert "  contexts    source_documents\n" in printed
 
 
 def test_a_file_in_cp1252_is_read_and_said(call: Call, tmp_path: Path) -> None:

@@ -28,17 +28,17 @@ def test_every_format_holds_the_same_verdicts(
     judge(log, tmp_path / "v.jsonl", texts=True)
     record = judge(log, tmp_path / f"v{ending}", texts=True)
     assert (record.counts.evaluated, record.counts.failed) == (3, 1)
-    expected, found = (list(VerdictFile(tmp_path / f"v{each}")) for each in (".jsonl", ending))
-    for one, other in zip(expected, found, strict=True):
-        assert (one.row, one.id, one.question, one.contexts) == (
+    expected, read = (list(VerdictFile(tmp_path / f"v{suffix}")) for suffix in (".jsonl", ending))
+    for row, other in zip(expected, read, strict=True):
+        assert (row.row, row.id, row.question, row.contexts) == (
             *(other.row, other.id, other.question, other.contexts),
         )
-        ours, theirs = one.verdict or {}, other.verdict or {}
+        ours, theirs = row.verdict or {}, other.verdict or {}
         for name in ("faithfulness", "relevance", "adherent", "windows"):
             mine, wanted = ours.get(name), theirs.get(name)
             assert mine == wanted
         assert ours.get("sentences") == theirs.get("sentences")
-        assert (one.error and one.error.code) == (other.error and other.error.code)
+        assert (row.error and row.error.code) == (other.error and other.error.code)
     assert sorted(path.name for path in tmp_path.glob("v.*")) == sorted(
         ["v.jsonl", "v.jsonl.run.json", f"v{ending}", f"v{ending}.run.json"]
     )

@@ -15,25 +15,25 @@ from trivet.report.run_tally import SCORES, RunTally
 def tally() -> RunTally:
     counted = RunTally()
     for faithfulness, relevance in ((0.5, 0.25), (None, 0.75), (1.0, 0.5)):
-        one = verdict(faithfulness, (), relevance, utilization=None, completeness=None)
+        result = verdict(faithfulness, (), relevance, utilization=None, completeness=None)
         adherent = None if faithfulness is None else faithfulness > 0.6
         about: dict[str, Any] = {
             "adherent": adherent,
             "threshold": 0.6,
             "abstains": faithfulness == 1.0,
         }
-        counted.add([replace(one, windows=2, id=f"q{counted.evaluated}", **about)])
+        counted.add([replace(result, windows=2, id=f"q{counted.evaluated}", **about)])
     codes = ("too_long", "too_long", "bad_field")
     counted.add(FailedEvaluation(None, code, "m") for code in codes)
     return counted
 
 
 def test_a_tally_is_read_back_as_it_was_and_shards_add_up() -> None:
-    one = tally()
-    assert RunTally.from_dict(one.to_dict()) == one
-    two = RunTally.total([one, tally()])
+    counts = tally()
+    assert RunTally.from_dict(counts.to_dict()) == counts
+    two = RunTally.total([counts, tally()])
     assert (two.evaluated, two.failed, two.windows) == (6, 6, 12)
-    assert [two.mean(score) for score in SCORES] == [one.mean(score) for score in SCORES]
+    assert [two.mean(score) for score in SCORES] == [counts.mean(score) for score in SCORES]
     assert two.lines()[0] == "2 unsupported, 2 abstain, 2 without a response, 6 failed"
     with pytest.raises(KeyError):
         RunTally.from_dict({})

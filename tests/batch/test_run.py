@@ -29,11 +29,15 @@ def test_each_row_has_a_numbered_verdict(write_log: WriteLog, judge: Judge, tmp_
     first = {**GOOD, "id": "a", "model": "m-1", "contexts": contexts, "long": "x" * 201}
     log, out = write_log([first, "", "{broken", {**GOOD, "turn": 3}]), tmp_path / "v.jsonl"
     record = judge(log, out)
-    one, broken, two = read(out)
-    assert (one["row"], one["id"], one["metadata"]) == (1, "a", {"model": "m-1"})
-    assert one["context_ids"] == ["7", None]
-    assert len(one["contexts"]) == 2
-    assert "texts" not in one
+    verdict_line, broken, two = read(out)
+    assert (verdict_line["row"], verdict_line["id"], verdict_line["metadata"]) == (
+        1,
+        "a",
+        {"model": "m-1"},
+    )
+    assert verdict_line["context_ids"] == ["7", None]
+    assert len(verdict_line["contexts"]) == 2
+    assert "texts" not in verdict_line
     assert (broken["row"], broken["error"]["code"]) == (2, "malformed_line")
     assert broken["error"]["line"] == 3
     assert broken["error"]["message"].startswith("line 3: ")
@@ -54,9 +58,9 @@ def test_fields_and_texts_are_chosen(write_log: WriteLog, judge: Judge, tmp_path
     keys = [["row", "id", "faithfulness"], ["row", "id", "error"]]
     assert [list(line) for line in read(out)] == keys
     judge(log, out, policy=ResumePolicy(restart=True), texts=True, metadata=("tags", "none"))
-    one, failed = read(out)
-    assert one["texts"] == GOOD
-    assert one["metadata"] == {"tags": '["a"]'}
+    judged, failed = read(out)
+    assert judged["texts"] == GOOD
+    assert judged["metadata"] == {"tags": '["a"]'}
     assert "texts" not in failed
     with pytest.raises(DataError, match=r"no field score in a verdict; there are id, faithfulness"):
         judge(log, out, fields=("score",))

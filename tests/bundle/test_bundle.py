@@ -120,8 +120,8 @@ def test_damage_is_refused_by_name(
 
 
 def test_the_embedded_bundle_is_read_by_its_name() -> None:
-    named, found = read_bundle(Path("embedded")), read_bundle(EMBEDDED_BUNDLE)
-    assert (named.folder, named.manifest) == (found.folder, found.manifest)
+    named, embedded = read_bundle(Path("embedded")), read_bundle(EMBEDDED_BUNDLE)
+    assert (named.folder, named.manifest) == (embedded.folder, embedded.manifest)
 
 
 @pytest.mark.parametrize(

@@ -169,8 +169,8 @@ def test_a_published_repository_is_the_bundle_in_one_commit(
     repository.folder.mkdir()
     (repository.folder / "old.onnx").touch()
     monkeypatch.setattr(huggingface_hub, "HfApi", lambda: repository)
-    said = CliRunner().invoke(app, ["publish", str(tiny_bundle), "mill/judge"])
-    assert said.output == f"mill/judge@{COMMIT}\n"
+    result = CliRunner().invoke(app, ["publish", str(tiny_bundle), "mill/judge"])
+    assert result.output == f"mill/judge@{COMMIT}\n"
     assert repository.commits == 1
     assert read_bundle(repository.folder).info == read_bundle(tiny_bundle).info
     card = (repository.folder / "README.md").read_text(encoding="utf-8")

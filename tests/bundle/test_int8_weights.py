@@ -65,9 +65,9 @@ def test_weights_round_to_the_same_integers(served: tuple[RagModel, Path]) -> No
         matmul = ".layer." in name and weight.ndim == 2
         if matmul or "word_embeddings" in name:
             largest = 64 if matmul else 127
-            found = steps(weight, largest)
-            torch.testing.assert_close(found, found.round(), atol=1e-3, rtol=0, msg=name)
-            assert found.round().equal(steps(before[name], largest).round()), name
+            stepped = steps(weight, largest)
+            torch.testing.assert_close(stepped, stepped.round(), atol=1e-3, rtol=0, msg=name)
+            assert stepped.round().equal(steps(before[name], largest).round()), name
             rounded += 1
         else:  # other tensors stay as they were
             torch.testing.assert_close(weight, before[name], atol=1e-6, rtol=1e-5, msg=name)
@@ -81,10 +81,10 @@ def test_weights_that_are_read_back_answer_as_at_export(
     bundle = read_bundle(out)
     test = read_self_test(bundle.path(SELF_TEST_NAME))
     with torch.inference_mode():
-        found = to_numpy(load_rag_model(bundle)(*as_tensors(Windows(**test.arrays()))))
-    assert test.check(WEIGHTS_NAME, found.present()) < 1e-5
+        answers = to_numpy(load_rag_model(bundle)(*as_tensors(Windows(**test.arrays()))))
+    assert test.check(WEIGHTS_NAME, answers.present()) < 1e-5
     assert load_backend(bundle, 1, backend="torch", device="cpu").precision == "fp32"
-    other = found._replace(faithfulness=found.faithfulness - 0.01)
+    other = answers._replace(faithfulness=answers.faithfulness - 0.01)
     test = test.with_answers(WEIGHTS_NAME, "fp32", other.present())
     add_files(out, {SELF_TEST_NAME: test.to_json().encode()})
     with pytest.raises(BundleError, match=r"model\.safetensors: self-test: .* at most 0\.001"):
@@ -97,10 +97,10 @@ def test_the_embedded_model_has_weights() -> None:
     windows = make_windows(Sizes(N=3, L=40, B=2, R=9, K=2, C=23, S=3), 30522, seed=7)
     expected = OnnxRuntimeBackend(bundle.path("model.int8.onnx"), threads=1).run(windows)
     with torch.inference_mode():
-        found = model(*as_tensors(windows))
+        answers = model(*as_tensors(windows))
     for name, theirs in expected.present().items():
         atol = 0.04 if name == "evidence_states" else 0.03  # states are not probabilities
-        np.testing.assert_allclose(getattr(found, name).numpy(), theirs, atol=atol, err_msg=name)
+        np.testing.assert_allclose(getattr(answers, name).numpy(), theirs, atol=atol, err_msg=name)
 
 
 def test_an_int8_graph_of_another_encoder_is_refused(tmp_path: Path) -> None:

@@ -59,15 +59,15 @@ def test_states_are_compared_as_means_over_positions() -> None:
     test = SelfTest.record({}, {"model.int8.onnx": ("int8", outputs(states))})
     stored = test.expected["model.int8.onnx"].outputs["evidence_states"].array(np.float32)
     np.testing.assert_allclose(stored[:, 2], states[:, 32:].mean(axis=1), atol=1e-6)
-    one = states.copy()
-    one[0, 3, 1] += 0.16
-    assert test.check("model.int8.onnx", outputs(one)) == pytest.approx(0.01, abs=1e-4)
-    one[0, 4:7, 1] += 0.16
+    changed = states.copy()
+    changed[0, 3, 1] += 0.16
+    assert test.check("model.int8.onnx", outputs(changed)) == pytest.approx(0.01, abs=1e-4)
+    changed[0, 4:7, 1] += 0.16
     with pytest.raises(BundleError, match=r"differ by 0\.04"):
-        test.check("model.int8.onnx", outputs(one))
-    one[1, 5, 2] = np.nan
+        test.check("model.int8.onnx", outputs(changed))
+    changed[1, 5, 2] = np.nan
     with pytest.raises(BundleError, match="not finite"):
-        test.check("model.int8.onnx", outputs(one))
+        test.check("model.int8.onnx", outputs(changed))
 
 
 @pytest.mark.parametrize(

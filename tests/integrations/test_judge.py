@@ -31,11 +31,11 @@ def test_both_kinds_of_judge_give_the_same(judge: Any, single_judge: Any, rows: 
     together, singly = judge_many(judge, examples), judge_many(single_judge, examples)
     assert judge.calls == [4]
     assert isinstance(singly[1], FailedEvaluation)
-    for one, other in zip(together, singly, strict=True):
-        if isinstance(one, Evaluation) and isinstance(other, Evaluation):
-            assert one.faithfulness == pytest.approx(other.faithfulness, abs=0.02)
+    for result, other in zip(together, singly, strict=True):
+        if isinstance(result, Evaluation) and isinstance(other, Evaluation):
+            assert result.faithfulness == pytest.approx(other.faithfulness, abs=0.02)
         else:
-            assert one == other
+            assert result == other
 
 
 def test_a_reason_explains_a_score(verdicts: list[Evaluation]) -> None:
@@ -44,8 +44,8 @@ def test_a_reason_explains_a_score(verdicts: list[Evaluation]) -> None:
         verdicts[0], unsupported=spans, relevance=0.25, utilization=0.125, cut_question_tokens=9
     )
     cut = "; 9 tokens of the question were not read"
-    said = reason(verdict, "faithfulness")
-    assert said == "unsupported: " + ", ".join(["'ab' (0.88)"] * 5) + " and 2 more" + cut
+    text = reason(verdict, "faithfulness")
+    assert text == "unsupported: " + ", ".join(["'ab' (0.88)"] * 5) + " and 2 more" + cut
     assert reason(verdict, "completeness") == "relevance 0.250, utilization 0.125" + cut
     assert reason(verdict, "context_relevance").startswith("by context: 0.")
     none = dataclasses.replace(verdict, unsupported=(), cut_question_tokens=0, utilization=None)

@@ -37,25 +37,25 @@ def test_the_command_offers_the_tools_over_stdio(embedded: Evaluator) -> None:
     async def talk() -> tuple[list[str], Any]:
         async with Client(server) as client:
             listed = await client.list_tools()
-            found = await client.call_tool("relevance", {k: TEXTS[k] for k in list(TEXTS)[:2]})
-            return [tool.name for tool in listed.tools], found
+            answer = await client.call_tool("relevance", {k: TEXTS[k] for k in list(TEXTS)[:2]})
+            return [tool.name for tool in listed.tools], answer
 
-    names, found = asyncio.run(talk())
+    names, answer = asyncio.run(talk())
     assert names == ["evaluate", "evaluate_messages", "relevance", "explain"]
     expected = embedded.evaluate(TEXTS["question"], TEXTS["contexts"], "")
-    assert found.structured_content["relevance"] == expected.relevance
+    assert answer.structured_content["relevance"] == expected.relevance
     shares = [context.relevance for context in expected.contexts]
-    assert found.structured_content["contexts"] == shares
+    assert answer.structured_content["contexts"] == shares
 
 
 def test_evaluate_gives_the_evaluators_verdict(embedded: Evaluator) -> None:
-    found = ask(build_server(embedded), "evaluate", {**TEXTS, "threshold": 0.9})
+    answer = ask(build_server(embedded), "evaluate", {**TEXTS, "threshold": 0.9})
     expected = json.loads(embedded.evaluate(**TEXTS, threshold=0.9).to_json())
-    told = found.structured_content
+    told = answer.structured_content
     assert told["faithfulness"] == expected["faithfulness"]
     assert told["unsupported"] == expected["unsupported"]
     assert told["sentences"] == expected["sentences"]
-    assert [set(own) for own in told["contexts"]] == [
+    assert [set(context) for context in told["contexts"]] == [
         {"relevance", "utilization", "id", "title"}
     ] * 2
 
@@ -72,7 +72,7 @@ def test_the_answers_of_a_conversation_are_judged(embedded: Evaluator) -> None:
     (expected,) = embedded.evaluate_messages(messages)
     assert isinstance(expected, Evaluation)
     assert told["faithfulness"] == expected.faithfulness
-    assert [own["id"] for own in told["contexts"]] == ["search"]
+    assert [context["id"] for context in told["contexts"]] == ["search"]
     both = ask(server, "evaluate_messages", {"messages": messages, "turns": "all"})
     first, second = both.structured_content["results"]
     assert "there are no contexts" in first["error"]
@@ -83,8 +83,8 @@ def test_the_answers_of_a_conversation_are_judged(embedded: Evaluator) -> None:
 
 
 def test_explain_names_the_source_of_each_sentence(embedded: Evaluator) -> None:
-    found = ask(build_server(embedded), "explain", TEXTS)
-    (part,) = found.content
+    answer = ask(build_server(embedded), "explain", TEXTS)
+    (part,) = answer.content
     assert part.text == explanation(embedded.evaluate(**TEXTS))
     first, second = part.text.split('": "')[0], part.text.partition("A wizard")[2]
     assert "unsupported" in first
@@ -103,12 +103,12 @@ def test_explain_names_the_source_of_each_sentence(embedded: Evaluator) -> None:
 def test_a_refusal_is_an_error_of_the_tool(
     embedded: Evaluator, change: dict[str, Any], message: str
 ) -> None:
-    found = ask(build_server(embedded), "evaluate", {**TEXTS, **change})
-    assert found.is_error
-    assert message in found.content[0].text
+    answer = ask(build_server(embedded), "evaluate", {**TEXTS, **change})
+    assert answer.is_error
+    assert message in answer.content[0].text
 
 
 def test_without_a_support_head_nothing_is_explained(judge_without_support: Evaluator) -> None:
-    found = ask(build_server(judge_without_support), "explain", TEXTS)
-    assert found.is_error
-    assert "no support head, so sentences have no verdict" in found.content[0].text
+    answer = ask(build_server(judge_without_support), "explain", TEXTS)
+    assert answer.is_error
+    assert "no support head, so sentences have no verdict" in answer.content[0].text

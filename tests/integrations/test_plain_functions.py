@@ -21,14 +21,14 @@ from trivet.records import FailedEvaluation
 
 def test_langsmith_gets_a_list_of_scores(judge: Any, rows: Rows, verdicts: list[Any]) -> None:
     row = rows[1]
-    given = evaluator(judge, {"question": "ask"})(
+    scores_given = evaluator(judge, {"question": "ask"})(
         {"ask": row["question"]}, {"answer": row["response"], "documents": row["contexts"]}
     )
-    assert [set(each) for each in given] == [{"key", "score", "comment"}] * 4
-    assert given[0]["comment"].startswith("unsupported: ")
+    assert [set(score) for score in scores_given] == [{"key", "score", "comment"}] * 4
+    assert scores_given[0]["comment"].startswith("unsupported: ")
     scores = [("faithfulness", verdicts[1].faithfulness)]
     scores += [("context_relevance", verdicts[1].relevance)]
-    assert [(each["key"], each["score"]) for each in given[:2]] == scores
+    assert [(score["key"], score["score"]) for score in scores_given[:2]] == scores
     with pytest.raises(ExampleError, match="has no contexts"):
         evaluator(judge)({"question": "q"}, {"answer": "r"})
 

@@ -110,14 +110,14 @@ def test_surrogates_pass_through_where_they_are_to_be_replaced() -> None:
 def test_ids_of_contexts_come_from_the_contexts_or_from_a_column_of_their_own() -> None:
     texts = ["Cone six.", "It cools."]
     objects = [{"text": texts[0], "id": 3}, {"text": texts[1], "title": "Kiln"}]
-    found = read_whole(
+    mapped = read_whole(
         row(contexts=objects),
         row(contexts=texts, retrieved_context_ids=["a", 4]),
         row(contexts=objects, context_ids=["ignored", "too"]),
         row(contexts=texts),
     )
     ids = [("3", "Kiln"), ("a", "4"), ("3", "Kiln"), None]
-    assert [each.context_ids for each in found] == ids
+    assert [mapped_row.context_ids for mapped_row in mapped] == ids
 
 
 def test_a_log_of_another_kind_is_refused_with_the_columns_that_it_has() -> None:
@@ -142,10 +142,10 @@ def test_reading_is_lazy() -> None:
 
 
 def test_a_vague_name_yields_to_a_plainer_one_and_is_metadata_then() -> None:
-    (found,) = read_whole(row(sources="the archive"))
-    assert isinstance(found.example, RagExample)
-    assert found.example.contexts == ("Cone six.",)
-    assert found.metadata == {"sources": "the archive"}
+    (mapped,) = read_whole(row(sources="the archive"))
+    assert isinstance(mapped.example, RagExample)
+    assert mapped.example.contexts == ("Cone six.",)
+    assert mapped.metadata == {"sources": "the archive"}
 
 
 NESTED = {
@@ -170,14 +170,14 @@ def test_paths_lead_into_nested_rows_and_into_cells_of_json() -> None:
         "outputs.documents[].page_content": ["Cone six.", "It cools."],
         "outputs.messages[-1].content": "Very.",
     }
-    for each in (NESTED, {**cells, "id": "k1"}, {**columns, "id": "k1"}):
-        assert read(each, **PATHS) == [EXPECTED]
+    for written in (NESTED, {**cells, "id": "k1"}, {**columns, "id": "k1"}):
+        assert read(written, **PATHS) == [EXPECTED]
     assert read(NESTED, **PATHS | {"contexts": "outputs.documents"}) == [EXPECTED]
 
 
 def test_a_path_that_leads_nowhere_is_named() -> None:
     lost = {**NESTED, "outputs": {"documents": [{"page_content": "a"}, {}]}}
-    found = read(NESTED, lost, {**NESTED, "outputs": {"documents": []}}, **PATHS)
-    messages = [getattr(failed, "message", "") for failed in found[1:]]
+    mapped = read(NESTED, lost, {**NESTED, "outputs": {"documents": []}}, **PATHS)
+    messages = [getattr(failed, "message", "") for failed in mapped[1:]]
     assert "documents[1] has no page_content" in messages[0]
     assert "has no response (looked for outputs.messages[-1].content" in messages[1]

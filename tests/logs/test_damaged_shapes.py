@@ -88,11 +88,11 @@ def test_a_tenth_of_broken_rows_is_reported_in_place(
     rows = read(path)
     assert [row.number for row in rows] == list(range(1, 101))
     for number, row in enumerate(rows):
-        found = texts(row)
+        seen = texts(row)
         if number % 10 == 0:
-            assert found in ("malformed_line", "missing_field", "bad_field")
+            assert seen in ("malformed_line", "missing_field", "bad_field")
         else:
-            assert found == TEXTS[number % 2]
+            assert seen == TEXTS[number % 2]
 
 
 def test_a_table_with_broken_lines_keeps_the_others(tmp_path: Path) -> None:
@@ -101,8 +101,8 @@ def test_a_table_with_broken_lines_keeps_the_others(tmp_path: Path) -> None:
     path = tmp_path / "langsmith.csv"
     lines = [header, *([first, second] * 4), "only,two", without_answer]
     path.write_text("\n".join(lines), encoding="utf-8")
-    found = [texts(row) for row in read(path)]
-    assert found == [*(TEXTS * 4), "malformed_line", (*TEXTS[0][:2], "")]
+    seen = [texts(row) for row in read(path)]
+    assert seen == [*(TEXTS * 4), "malformed_line", (*TEXTS[0][:2], "")]
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ TEXT = "Où? 水車 🏳️‍🌈\n" * 20_000
 @pytest.mark.parametrize("begins", ["", "[{"])
 def test_unicode_is_recognised_by_its_first_bytes(encoding: str, begins: str) -> None:
     text = begins + ("x" if encoding in ("utf-16-le", "utf-16-be") else "") + "{}" + TEXT
-    found = as_utf8(io.BytesIO(text.encode(encoding))).read().decode("utf-8-sig")
-    assert found.removeprefix("\ufeff") == text
+    decoded = as_utf8(io.BytesIO(text.encode(encoding))).read().decode("utf-8-sig")
+    assert decoded.removeprefix("\ufeff") == text
 
 
 def test_a_named_encoding_is_used_also_within_a_compressed_file(tmp_path: Path) -> None:

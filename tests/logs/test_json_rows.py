@@ -44,19 +44,19 @@ def test_what_is_odd_is_read_as_well(line: bytes, value: object) -> None:
 
 @pytest.mark.parametrize("line", [b"{", b"[1]", b"1", b'{"a": "\xff"}', b"[" * 100_000])
 def test_what_is_no_object_is_refused_alike(line: bytes) -> None:
-    said = []
+    messages = []
     for parse in (parse_line, parse_plain_line):
         with pytest.raises(ExampleError) as caught:
             parse(line)
-        said.append((caught.value.code, str(caught.value)))
-    assert said[0] == said[1]
+        messages.append((caught.value.code, str(caught.value)))
+    assert messages[0] == messages[1]
 
 
 def test_a_line_that_is_too_long_is_an_error_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_rows, "read_bounded", lambda file: read_bounded(file, 20))
     content = b'{"a": 1}\n{"a": "' + b"x" * 3_000_000 + b'"}\n\n{"b": 2}'
-    (one, first), (two, error), (four, last) = read_lines(io.BytesIO(content))
-    assert (one, two, four) == (1, 2, 4)
+    (first_line, first), (two, error), (four, last) = read_lines(io.BytesIO(content))
+    assert (first_line, two, four) == (1, 2, 4)
     assert (first, last) == ([("a", 1)], [("b", 2)])
     assert isinstance(error, ExampleError)
     assert list(read_bounded(io.BytesIO(b"12345\n123456\n"), 6)) == [b"12345\n", None]

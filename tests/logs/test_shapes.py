@@ -85,9 +85,9 @@ def test_an_export_is_read_and_its_shape_said(name: str, caplog: pytest.LogCaptu
     assert [texts(row) for row in rows] == TEXTS
     assert [row.number for row in rows] == [1, 2]
     assert len({row.example.id for row in rows}) == 2
-    (said,) = caplog.messages
-    assert said.startswith("read as ") and "response = " in said
-    shape = said.partition("--format ")[2].partition(")")[0]
+    (message,) = caplog.messages
+    assert message.startswith("read as ") and "response = " in message
+    shape = message.partition("--format ")[2].partition(")")[0]
     assert [texts(row) for row in read(EXPORTS / name, shape)] == TEXTS
     assert len(caplog.messages) == 1  # what was chosen is not said again
 
@@ -96,8 +96,8 @@ def test_every_shape_has_an_export(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "trivet.logs")
     for name in FILES:
         read(EXPORTS / name)
-    found = {message.partition("--format ")[2].partition(")")[0] for message in caplog.messages}
-    assert found == set(SHAPES)
+    shapes = {message.partition("--format ")[2].partition(")")[0] for message in caplog.messages}
+    assert shapes == set(SHAPES)
     listed = "\n".join(described())
     assert all(f"{name}: {shape.title}" in listed for name, shape in SHAPES.items())
 
@@ -117,10 +117,10 @@ def test_an_ambiguous_file_names_both_shapes_and_asks(tmp_path: Path) -> None:
     assert "LangChain's" in message and "LlamaIndex's" in message
     assert "--format langchain" in message and "--format llama-index" in message
     for name, count in (("langchain", 2), ("llama-index", 1)):
-        found = [row.example for row in read(log, name)]
-        assert [isinstance(each, RagExample) and len(each.contexts) for each in found] == [
-            count
-        ] * 2
+        examples = [row.example for row in read(log, name)]
+        assert [
+            isinstance(example, RagExample) and len(example.contexts) for example in examples
+        ] == [count] * 2
     mapped = read(log, contexts="source_documents", response="result")
     assert [texts(row) for row in mapped] == [TEXTS[0]] * 2
     (failed,) = read_examples([both()])
@@ -131,8 +131,8 @@ def test_an_ambiguous_file_names_both_shapes_and_asks(tmp_path: Path) -> None:
 
 def test_a_path_of_the_caller_replaces_that_of_the_shape(tmp_path: Path) -> None:
     (whole,) = documents("promptfoo.json")
-    for each in whole["results"]["results"]:
-        each["vars"]["asked"] = each["vars"].pop("question")
+    for result in whole["results"]["results"]:
+        result["vars"]["asked"] = result["vars"].pop("question")
     log = write(tmp_path / "p.json", [whole])
     with pytest.raises(DataError, match="has no question"):
         read(log)

@@ -41,19 +41,19 @@ def test_a_cell_may_hold_lines_and_the_line_of_a_row_is_its_first() -> None:
 
 
 def test_a_bad_record_fails_in_its_place() -> None:
-    found = read('a,b\n1\n1,2,3\n"x"y,2\n5,6\n')
-    assert found[0] == (2, "has 1 cells, but the header names 2")
-    assert found[1] == (3, "has 3 cells, but the header names 2")
-    assert found[2][1].startswith("is not CSV (")
-    assert found[3] == (5, {"a": "5", "b": "6"})
+    rows = read('a,b\n1\n1,2,3\n"x"y,2\n5,6\n')
+    assert rows[0] == (2, "has 1 cells, but the header names 2")
+    assert rows[1] == (3, "has 3 cells, but the header names 2")
+    assert rows[2][1].startswith("is not CSV (")
+    assert rows[3] == (5, {"a": "5", "b": "6"})
     ((line, error),) = read('a,b\n1,"2\n3,4\n5,6\n')  # a quote that is never closed
     assert line == 2 and "unexpected end of data" in error
 
 
 def test_what_is_not_utf8_fails_in_its_place_and_a_long_cell_does_not() -> None:
-    found = read(b"a,b\n\xff,2\n3," + b"x" * 300_000 + b"\n")
-    assert found[0] == (2, "is not UTF-8; name its encoding with --encoding, such as cp1252")
-    assert len(found[1][1]["b"]) == 300_000
+    rows = read(b"a,b\n\xff,2\n3," + b"x" * 300_000 + b"\n")
+    assert rows[0] == (2, "is not UTF-8; name its encoding with --encoding, such as cp1252")
+    assert len(rows[1][1]["b"]) == 300_000
 
 
 def sheet_of(

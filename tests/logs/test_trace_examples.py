@@ -23,24 +23,24 @@ MODEL = span("model", kind="llm", question="Passages...", answer="Oil.", start=2
 
 
 def test_the_root_has_question_and_answer() -> None:
-    found = trace_example([MODEL, SEARCH, ROOT])
-    assert (found.question, found.answer) == ("What do lamps burn?", "Whale oil.")
-    assert found.documents == DOCUMENTS
-    assert (found.trace, found.span) == ("t", "root")
+    example = trace_example([MODEL, SEARCH, ROOT])
+    assert (example.question, example.answer) == ("What do lamps burn?", "Whale oil.")
+    assert example.documents == DOCUMENTS
+    assert (example.trace, example.span) == ("t", "root")
 
 
 def test_without_texts_at_the_root_the_query_and_the_last_model_count() -> None:
     root = span("root", None)
     rewriting = span("rewriting", "search", "llm", question="?", answer="lamps oil", start=3.0)
-    found = trace_example([root, SEARCH, MODEL, rewriting])
-    assert (found.question, found.answer) == ("lamps", "Oil.")
+    example = trace_example([root, SEARCH, MODEL, rewriting])
+    assert (example.question, example.answer) == ("lamps", "Oil.")
 
 
 def test_a_trace_may_begin_in_another_service() -> None:
     caller = dataclasses.replace(ROOT, parent="elsewhere")
     assert trace_example([caller, SEARCH, MODEL]).answer == "Whale oil."
-    found = trace_example([SEARCH, MODEL])
-    assert (found.span, found.question, found.answer) == ("search", "lamps", "Oil.")
+    example = trace_example([SEARCH, MODEL])
+    assert (example.span, example.question, example.answer) == ("search", "lamps", "Oil.")
 
 
 def test_the_outermost_retriever_and_each_text_once() -> None:
@@ -53,8 +53,8 @@ def test_the_outermost_retriever_and_each_text_once() -> None:
 
 def test_a_reranker_decides_which_documents_the_model_read() -> None:
     reranker = span("reranker", kind="reranker", documents=DOCUMENTS[1:], start=1.5)
-    found = trace_example([ROOT, SEARCH, reranker])
-    assert found.documents == DOCUMENTS[1:]
+    example = trace_example([ROOT, SEARCH, reranker])
+    assert example.documents == DOCUMENTS[1:]
 
 
 def test_without_a_retriever_the_documents_of_the_outermost_chain_count() -> None:
@@ -72,15 +72,15 @@ def test_a_span_that_was_exported_twice_counts_once() -> None:
 
 def test_several_roots_are_the_steps_of_one_conversation() -> None:
     second = span("second", None, question="And now?", answer="Light bulbs.", start=9.0)
-    found = trace_example([ROOT, SEARCH, second])
-    assert (found.question, found.answer) == ("What do lamps burn?", "Light bulbs.")
+    example = trace_example([ROOT, SEARCH, second])
+    assert (example.question, example.answer) == ("What do lamps burn?", "Light bulbs.")
 
 
 def test_a_deep_trace_takes_no_more_than_its_spans() -> None:
     deep = [span(f"s{number}", f"s{number - 1}") for number in range(1, 20_000)]
     first = span("s0", "root")
-    found = trace_example([*reversed(deep), first, SEARCH, ROOT])
-    assert found.answer == "Whale oil."
+    example = trace_example([*reversed(deep), first, SEARCH, ROOT])
+    assert example.answer == "Whale oil."
 
 
 NAMED = dataclasses.replace(SEARCH, documents=(Document(None, "a"), Document(None, "b")))

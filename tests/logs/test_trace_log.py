@@ -166,8 +166,8 @@ def phoenix_table() -> list[dict[str, Any]]:
 
 def test_phoenix_returns_spans_answers_and_tables(write: Write) -> None:
     spans = phoenix_spans()
-    for given in (spans, [{"data": spans, "next_cursor": None}], phoenix_table()):
-        example = example_of(read(open_log(str(write(given)))))
+    for exported in (spans, [{"data": spans, "next_cursor": None}], phoenix_table()):
+        example = example_of(read(open_log(str(write(exported)))))
         assert (example.question, example.response) == (QUESTION, ANSWER)
         assert example.contexts == tuple(DOCUMENTS.values())
 
@@ -199,8 +199,8 @@ def test_langfuse_names_fields_by_either_rule_and_downloads_whole_traces(write: 
     of_api = [{renamed.get(name, name): value for name, value in row.items()} for row in rows]
     whole = {"trace": {"id": rows[0]["trace_id"], "observations": of_api}}
     beside = {"trace": {"id": rows[0]["trace_id"], "input": "?"}, "observations": of_api}
-    for given in (of_api, [{"data": of_api, "meta": {}}], [whole], [beside]):
-        assert example_of(read(open_log(str(write(given))))).response == ANSWER
+    for exported in (of_api, [{"data": of_api, "meta": {}}], [whole], [beside]):
+        assert example_of(read(open_log(str(write(exported))))).response == ANSWER
 
 
 def test_the_order_of_spans_and_traces_among_each_other_changes_nothing(write: Write) -> None:

@@ -84,8 +84,8 @@ def test_documents_are_found(value: Any) -> None:
 
 
 def test_documents_keep_their_names_and_may_lack_texts() -> None:
-    found = documents_in([{"id": "a", "text": "Oil."}, {"id": "b", "score": 0.5}, 3])
-    assert found == (Document("Oil.", "a"), Document(None, "b"), Document(None))
+    documents = documents_in([{"id": "a", "text": "Oil."}, {"id": "b", "score": 0.5}, 3])
+    assert documents == (Document("Oil.", "a"), Document(None, "b"), Document(None))
     assert documents_in("no list") == documents_in(None) == documents_in({}) == ()
 
 

@@ -63,8 +63,8 @@ def test_no_answer_is_both_and_the_thresholds_say_what_is_decided(
     (step,) = steps(answers, precision)
     support = [value for value, _ in answers]
     passes, flags = step.passed.threshold, step.flagged.threshold
-    passed = [] if passes is None else [one for one in support if one >= passes]
-    flagged = [] if flags is None else [one for one in support if one < flags]
+    passed = [] if passes is None else [value for value in support if value >= passes]
+    flagged = [] if flags is None else [value for value in support if value < flags]
     assert (step.passed.count, step.flagged.count) == (len(passed), len(flagged))
     assert step.left.count == len(answers) - len(passed) - len(flagged) >= 0
     wrong = sum(not right for value, right in answers if passes is not None and value >= passes)

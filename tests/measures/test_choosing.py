@@ -71,6 +71,6 @@ def test_a_set_without_a_value_decides_against_the_bundle() -> None:
 
 
 def test_a_row_that_one_bundle_failed_on_counts_for_neither() -> None:
-    (one, _) = compare_sets({"set": (judged(AUROC[1.0]), judged((None, *AUROC[1.0][1:])))})
-    assert (one.n, one.positives) == (3, 2)
-    assert (one.first.value, one.second.value, one.change.value) == (1.0, 1.0, 0.0)
+    (change, _) = compare_sets({"set": (judged(AUROC[1.0]), judged((None, *AUROC[1.0][1:])))})
+    assert (change.n, change.positives) == (3, 2)
+    assert (change.first.value, change.second.value, change.change.value) == (1.0, 1.0, 0.0)

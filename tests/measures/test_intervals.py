@@ -158,10 +158,10 @@ def test_false_alarms_at_a_recall_are_on_scikit_learns_curve(
     scores, positive, weights = columns(drawn)
     repeated = np.repeat(np.arange(len(drawn)), weights.astype(int))
     truth = positive.astype(bool)
-    found = one(intervals.false_alarms_at_recall(scores, truth, recall), weights)
-    assert math.isnan(found) == (len(set(truth[repeated].tolist())) < 2)
-    if not math.isnan(found):
+    alarms = one(intervals.false_alarms_at_recall(scores, truth, recall), weights)
+    assert math.isnan(alarms) == (len(set(truth[repeated].tolist())) < 2)
+    if not math.isnan(alarms):
         wrong, right, _ = metrics.roc_curve(
             truth[repeated], scores[repeated], drop_intermediate=False
         )
-        assert found == pytest.approx(wrong[right >= recall - 1e-9].min())
+        assert alarms == pytest.approx(wrong[right >= recall - 1e-9].min())

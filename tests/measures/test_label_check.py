@@ -36,7 +36,7 @@ def evaluation(
     whole = min(known, default=1.0) if whole is None else whole
     judged = [None if value is None else max(value, whole) >= threshold for value in support]
     sentences = [SentenceVerdict(0, 1, "x", *pair) for pair in zip(support, judged, strict=True)]
-    adherent = all(one is not False for one in judged)
+    adherent = all(is_right is not False for is_right in judged)
     shown: dict[str, Any] = {"sentences": tuple(sentences), "threshold": threshold}
     return replace(verdict(whole), adherent=adherent, **shown)
 
@@ -65,21 +65,21 @@ def test_counts_are_those_of_the_verdicts() -> None:
 
 
 def test_the_threshold_of_a_rate_flags_no_more_than_it() -> None:
-    given = {(n + 0.5) / 40: n % 4 > 0 or n > 20 for n in range(40)}
-    found = checked([prediction(value, label) for value, label in given.items()], 0.2).rate
-    assert found is not None
-    supported = found.false_alarms + found.passed
+    labels = {(n + 0.5) / 40: n % 4 > 0 or n > 20 for n in range(40)}
+    at_rate = checked([prediction(value, label) for value, label in labels.items()], 0.2).rate
+    assert at_rate is not None
+    supported = at_rate.false_alarms + at_rate.passed
     assert supported == 34
-    assert 0 < found.false_alarms <= 0.2 * (supported + 1) - 1
+    assert 0 < at_rate.false_alarms <= 0.2 * (supported + 1) - 1
     # The next answer is a supported one, which would be a false alarm too many.
-    assert given[min(value for value in given if value >= found.threshold)]
-    assert found.false_alarms + 1 > 0.2 * (supported + 1) - 1
+    assert labels[min(value for value in labels if value >= at_rate.threshold)]
+    assert at_rate.false_alarms + 1 > 0.2 * (supported + 1) - 1
 
 
 def test_a_rate_that_too_few_documents_can_keep_is_said() -> None:
-    found = checked(ROWS, 0.1)
-    assert found.rate is None and found.documents == 6
-    assert "needs 9 source documents with a supported answer, and there are 6" in str(found.no_rate)
+    check = checked(ROWS, 0.1)
+    assert check.rate is None and check.documents == 6
+    assert "needs 9 source documents with a supported answer, and there are 6" in str(check.no_rate)
     one_class = checked([prediction(0.2, False), prediction(0.8, False)])
     assert one_class.rate is None and one_class.best_f1 is None
     assert [threshold.name for threshold in one_class.thresholds] == ["used"]
@@ -87,9 +87,9 @@ def test_a_rate_that_too_few_documents_can_keep_is_said() -> None:
 
 def test_the_worst_errors_are_the_surest_ones() -> None:
     rows = [prediction(value, value < 0.5, threshold=0.8) for value in (0.1, 0.4, 0.81, 0.95)]
-    found = checked(rows).errors
-    assert [one.support for one in found] == [0.1, 0.95, 0.4, 0.81]
-    assert [one.distance for one in found] == pytest.approx([0.875, 0.75, 0.5, 0.05])
+    errors = checked(rows).errors
+    assert [error.support for error in errors] == [0.1, 0.95, 0.4, 0.81]
+    assert [error.distance for error in errors] == pytest.approx([0.875, 0.75, 0.5, 0.05])
 
 
 @pytest.mark.parametrize(
@@ -108,6 +108,6 @@ def test_an_answer_is_decided_by_its_weakest_claim(judged: Evaluation, expected:
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.floats(0.001, 1))
 def test_a_shortened_threshold_flags_the_same_answers(values: list[float], given: float) -> None:
     support = np.array(values)
-    found = shortest_threshold(given, support)
-    assert ((support < found) == (support < given)).all()
-    assert 0 < found <= 1
+    short = shortest_threshold(given, support)
+    assert ((support < short) == (support < given)).all()
+    assert 0 < short <= 1

@@ -47,36 +47,36 @@ def test_figures_of_a_bucket_are_those_of_its_rows_alone() -> None:
         for row in bucket_rows("logs", 2)
     ]
     rows = [row for pair in zip(short, middle, strict=True) for row in pair]
-    found = named(measure_by_length(rows, [SHORT, MIDDLE] * 20, resamples=200))
+    by_name = named(measure_by_length(rows, [SHORT, MIDDLE] * 20, resamples=200))
     # Two of ten adherent rows stand below every hallucinated one: 8 of 10 pairs are right.
-    assert found["logs", "0-5k", "hallucination_auroc"].value == 1.0
-    long = found["logs", "5k-16k", "hallucination_auroc"]
+    assert by_name["logs", "0-5k", "hallucination_auroc"].value == 1.0
+    long = by_name["logs", "5k-16k", "hallucination_auroc"]
     assert long.value == pytest.approx(0.8)
     assert (long.n, long.positives, long.groups) == (20, 10, 20)
-    change = found["logs", "5k-16k", "hallucination_auroc_change"]
+    change = by_name["logs", "5k-16k", "hallucination_auroc_change"]
     assert change.value == pytest.approx(-0.2)
     assert change.low is not None and change.high is not None
     assert -0.6 < change.low < -0.2 < change.high <= 0
     assert change.note == "share of the value at 0-5k"
-    assert ("logs", "0-5k", "hallucination_auroc_change") not in found
-    assert not any(length == "over 16k" for _, length, _ in found)
+    assert ("logs", "0-5k", "hallucination_auroc_change") not in by_name
+    assert not any(length == "over 16k" for _, length, _ in by_name)
     # The same rows alone give the same value.
     alone = {figure.measure: figure for figure in measure(middle, resamples=10)}
     for name in ("hallucination_accuracy", "hallucination_f1", "relevance_rmse"):
-        assert found["logs", "5k-16k", name].value == alone[name].value
+        assert by_name["logs", "5k-16k", name].value == alone[name].value
 
 
 def test_a_family_is_pooled_and_the_shortest_bucket_with_rows_is_the_base() -> None:
     rows = bucket_rows("set/a", 0) + bucket_rows("set/b", 5)
     figures = measure_by_length(rows, [MIDDLE] * 20 + [LONG] * 20, resamples=100)
-    found = named(figures)
-    assert found["set/pooled", "5k-16k", "hallucination_auroc"].value == 1.0
-    assert found["set/pooled", "over 16k", "hallucination_auroc"].value == pytest.approx(0.5)
-    change = found["set/pooled", "over 16k", "hallucination_auroc_change"]
+    by_name = named(figures)
+    assert by_name["set/pooled", "5k-16k", "hallucination_auroc"].value == 1.0
+    assert by_name["set/pooled", "over 16k", "hallucination_auroc"].value == pytest.approx(0.5)
+    change = by_name["set/pooled", "over 16k", "hallucination_auroc_change"]
     assert change.value == pytest.approx(-0.5)
     assert change.note == "share of the value at 5k-16k"
     # Each set has one length alone: nothing to be compared with.
-    assert {source for source, _, name in found if name.endswith("_change")} == {"set/pooled"}
+    assert {source for source, _, name in by_name if name.endswith("_change")} == {"set/pooled"}
     assert list(dict.fromkeys(figure.source for figure in figures)) == [
         "set/a",
         "set/b",

@@ -33,7 +33,7 @@ def test_the_response_level_by_hand() -> None:
         predicted(Labels(adherent=truth), verdict(faithfulness), group=f"g{faithfulness}")
         for faithfulness, truth in adherent.items()
     ]
-    found = table(measure(rows))
+    figures = table(measure(rows))
     for name, value in (
         ("auroc", 6 / 9),
         # All three are found from 0.8 on, which flags 0.4 and 0.7 of the adherent ones.
@@ -47,10 +47,10 @@ def test_the_response_level_by_hand() -> None:
         # Each score is alone in its bin: .9, .4 and .2 should be 1, and .6, .3 and .1 should be 0.
         ("ece", (0.1 + 0.6 + 0.8 + 0.6 + 0.3 + 0.1) / 6),
     ):
-        assert found[f"logs/hallucination_{name}"].value == pytest.approx(value), name
-    note = found["logs/hallucination_f1_best_threshold"].note
+        assert figures[f"logs/hallucination_{name}"].value == pytest.approx(value), name
+    note = figures["logs/hallucination_f1_best_threshold"].note
     assert note is not None and note.startswith("threshold 0.8500 was chosen on these very rows")
-    for figure in found.values():
+    for figure in figures.values():
         assert (figure.n, figure.positives, figure.groups, figure.failed) == (6, 3, 6, 0)
 
 
@@ -82,9 +82,9 @@ def test_failed_rows_are_counted_and_stand_in_no_mean() -> None:
         predicted(labels, verdict(None, relevance=None), group="d"),
     ]
     with_failed, without = table(measure(whole + failed)), table(measure(whole))
-    for name, one in without.items():
-        assert one.failed == 0
-        assert (with_failed[name].value, with_failed[name].n) == (one.value, one.n)
+    for name, figure in without.items():
+        assert figure.failed == 0
+        assert (with_failed[name].value, with_failed[name].n) == (figure.value, figure.n)
     for name in ("hallucination_auroc", "relevance_rmse", "span_f1"):
         assert with_failed[f"logs/{name}"].failed == 2
 
@@ -95,14 +95,14 @@ def test_failed_rows_are_counted_and_stand_in_no_mean() -> None:
 )
 def test_one_class_is_undefined_with_the_reason(adherent: bool, reason: str) -> None:
     rows = [predicted(Labels(adherent=adherent), verdict(0.1 * i), group=f"g{i}") for i in range(9)]
-    found = table(measure(rows))
-    one = found["logs/hallucination_auroc"]
-    assert (one.value, one.low, one.high) == (None, None, None)
-    assert (one.note, one.n) == (reason, 9)
+    figures = table(measure(rows))
+    figure = figures["logs/hallucination_auroc"]
+    assert (figure.value, figure.low, figure.high) == (None, None, None)
+    assert (figure.note, figure.n) == (reason, 9)
     for percent in (90, 95):
-        alarms = found[f"logs/hallucination_fpr_at_recall_{percent}"]
+        alarms = figures[f"logs/hallucination_fpr_at_recall_{percent}"]
         assert alarms.value is None and (alarms.note or "").startswith(reason)
-    assert found["logs/hallucination_accuracy"].value == (4 if adherent else 5) / 9
+    assert figures["logs/hallucination_accuracy"].value == (4 if adherent else 5) / 9
 
 
 def test_span_characters_by_hand() -> None:
@@ -116,30 +116,30 @@ def test_span_characters_by_hand() -> None:
         # Unknown is not none.
         predicted(Labels(unsupported=None), verdict(0.1, ((0, 38),))),
     ]
-    found = table(measure(rows))
+    figures = table(measure(rows))
     precision, recall = 13 / 22, 13 / 24
-    assert found["logs/span_precision"].value == pytest.approx(precision)
-    assert found["logs/span_recall"].value == pytest.approx(recall)
+    assert figures["logs/span_precision"].value == pytest.approx(precision)
+    assert figures["logs/span_recall"].value == pytest.approx(recall)
     f1 = 2 * precision * recall / (precision + recall)
-    assert found["logs/span_f1"].value == pytest.approx(f1)
-    assert (found["logs/span_f1"].n, found["logs/span_f1"].positives) == (3, 2)
+    assert figures["logs/span_f1"].value == pytest.approx(f1)
+    assert (figures["logs/span_f1"].n, figures["logs/span_f1"].positives) == (3, 2)
 
 
 def test_without_a_score_the_marked_context_sentences_are_counted() -> None:
     both = (ContextSpan(0, 0, 19), ContextSpan(0, 20, 36))
     labels = Labels(relevant=both, utilized=both[:1])
     evaluation = verdict(relevance=0.75, utilization=0.25, completeness=1.0)
-    found = table(measure([predicted(labels, evaluation)]))
+    figures = table(measure([predicted(labels, evaluation)]))
     for name, error in (("relevance", 0.25), ("utilization", 0.25), ("completeness", 0.5)):
-        assert found[f"logs/{name}_rmse"].value == pytest.approx(error)
+        assert figures[f"logs/{name}_rmse"].value == pytest.approx(error)
     # Sentences say .75 relevant where all are, .25 utilized where half are.
-    assert found["logs/relevance_ece"].value == pytest.approx(0.25)
-    assert found["logs/utilization_ece"].value == pytest.approx(0.25)
+    assert figures["logs/relevance_ece"].value == pytest.approx(0.25)
+    assert figures["logs/utilization_ece"].value == pytest.approx(0.25)
 
 
-def width(one: Figure) -> float:
-    assert one.low is not None and one.high is not None
-    return one.high - one.low
+def width(figure: Figure) -> float:
+    assert figure.low is not None and figure.high is not None
+    return figure.high - figure.low
 
 
 def sets() -> list[Prediction]:
@@ -157,13 +157,13 @@ def sets() -> list[Prediction]:
 
 def test_the_mean_over_sets_weighs_each_set_once_and_names_what_it_lacks() -> None:
     rows = sets()[:-40]  # the third set is smaller
-    found = table(measure(rows))
-    values = [found[f"ragbench/{name}/relevance_rmse"].value for name in "abc"]
-    mean = found["ragbench/mean/relevance_rmse"]
+    figures = table(measure(rows))
+    values = [figures[f"ragbench/{name}/relevance_rmse"].value for name in "abc"]
+    mean = figures["ragbench/mean/relevance_rmse"]
     assert mean.value == pytest.approx(np.mean([value or math.nan for value in values]))
     assert (mean.n, mean.groups, mean.note) == (140, 70, None)
-    area = found["ragbench/mean/hallucination_auroc"]
-    parts = [found[f"ragbench/{name}/hallucination_auroc"] for name in "ab"]
+    area = figures["ragbench/mean/hallucination_auroc"]
+    parts = [figures[f"ragbench/{name}/hallucination_auroc"] for name in "ab"]
     assert area.value == pytest.approx(np.mean([part.value or math.nan for part in parts]))
     assert area.note == "mean over 2 of 3 sets, undefined in c"
     # The mean of two independent sets is surer than either of them.
@@ -180,17 +180,17 @@ def test_ragtruth_is_pooled_and_taken_within_each_generator() -> None:
             generator = "model-a" if i % 2 else "model-b"
             evaluation = verdict(float(random.random()), ((20, 30),) if i % 3 else ())
             rows.append(predicted(labels, evaluation, f"ragtruth/{task}", f"g{i // 4}", generator))
-    found = table(measure(rows))
-    everything = found["ragtruth/pooled/hallucination_auroc"]
+    figures = table(measure(rows))
+    everything = figures["ragtruth/pooled/hallucination_auroc"]
     assert (everything.n, everything.groups) == (80, 10)
     units = scored_units(rows)["hallucination"]
     assert everything.value == pytest.approx(roc_auc_score(units.positive, units.probs))
-    one = found["ragtruth/qa/model-a/span_f1"]
+    figure = figures["ragtruth/qa/model-a/span_f1"]
     alone = table(measure([row for row in rows[:40] if row.example.generator == "model-a"]))
-    assert (one.n, one.groups) == (20, 10)
-    assert one.value == alone["ragtruth/qa/span_f1"].value
-    assert one.low is not None
-    assert "ragtruth/mean/hallucination_auroc" not in found
+    assert (figure.n, figure.groups) == (20, 10)
+    assert figure.value == alone["ragtruth/qa/span_f1"].value
+    assert figure.low is not None
+    assert "ragtruth/mean/hallucination_auroc" not in figures
 
 
 def test_ragtruths_tasks_share_one_threshold() -> None:
@@ -204,20 +204,22 @@ def test_ragtruths_tasks_share_one_threshold() -> None:
         for task, scores in tasks.items()
         for score, adherent in scores.items()
     ]
-    found = table(measure(rows, resamples=20))
+    figures = table(measure(rows, resamples=20))
     for source, precision, recall, f1 in (
         ("qa", 1.0, 1.0, 1.0),
         ("summary", 1 / 2, 1.0, 2 / 3),
         ("pooled", 3 / 4, 1.0, 6 / 7),
     ):
         for name, value in (("precision", precision), ("recall", recall), ("f1", f1)):
-            one = found[f"ragtruth/{source}/hallucination_{name}_common_threshold"]
-            assert one.value == pytest.approx(value), (source, name)
-            assert one.note is not None
-            assert one.note.startswith("threshold 0.7000 has the best F1 on the measured rows of")
-    assert found["ragtruth/summary/hallucination_f1_best_threshold"].value == 1.0
-    pooled = found["ragtruth/pooled/hallucination_f1_best_threshold"].value
-    assert pooled == found["ragtruth/pooled/hallucination_f1_common_threshold"].value
+            figure = figures[f"ragtruth/{source}/hallucination_{name}_common_threshold"]
+            assert figure.value == pytest.approx(value), (source, name)
+            assert figure.note is not None
+            assert figure.note.startswith(
+                "threshold 0.7000 has the best F1 on the measured rows of"
+            )
+    assert figures["ragtruth/summary/hallucination_f1_best_threshold"].value == 1.0
+    pooled = figures["ragtruth/pooled/hallucination_f1_best_threshold"].value
+    assert pooled == figures["ragtruth/pooled/hallucination_f1_common_threshold"].value
     assert not any("common" in name for name in table(measure(sets(), resamples=5)))
 
 
@@ -227,24 +229,24 @@ def test_ragbench_is_measured_by_set_by_vertical_pooled_and_as_a_mean() -> None:
         predicted(Labels(relevance=0.5 - error), verdict(relevance=0.5), f"ragbench/{name}", name)
         for name, error in errors.items()
     ]
-    found = {one.source: one for one in measure([*rows, rows[0]], resamples=5)}
-    assert list(found) == [
+    figures = {figure.source: figure for figure in measure([*rows, rows[0]], resamples=5)}
+    assert list(figures) == [
         *("ragbench/covidqa", "ragbench/cuad", "ragbench/hotpotqa", "ragbench/msmarco"),
         *("ragbench/general/pooled", "ragbench/pooled", "ragbench/mean"),
     ]
-    assert found["ragbench/general/pooled"].value == pytest.approx((0.11 / 3) ** 0.5)
-    assert found["ragbench/pooled"].value == pytest.approx((0.31 / 5) ** 0.5)
-    assert found["ragbench/mean"].value == pytest.approx(0.25)
-    assert (found["ragbench/general/pooled"].n, found["ragbench/pooled"].groups) == (3, 4)
+    assert figures["ragbench/general/pooled"].value == pytest.approx((0.11 / 3) ** 0.5)
+    assert figures["ragbench/pooled"].value == pytest.approx((0.31 / 5) ** 0.5)
+    assert figures["ragbench/mean"].value == pytest.approx(0.25)
+    assert (figures["ragbench/general/pooled"].n, figures["ragbench/pooled"].groups) == (3, 4)
 
 
 @given(st.permutations(range(24)))
 def test_the_order_of_rows_changes_nothing(order: list[int]) -> None:
     rows = sets()[::5][:24]
     first, second = measure(rows, resamples=30), measure([rows[i] for i in order], resamples=30)
-    assert [one.measure for one in first] == [one.measure for one in second]
-    for one, other in zip(first, second, strict=True):
-        assert dataclasses.asdict(other) == pytest.approx(dataclasses.asdict(one))
+    assert [figure.measure for figure in first] == [figure.measure for figure in second]
+    for figure, other in zip(first, second, strict=True):
+        assert dataclasses.asdict(other) == pytest.approx(dataclasses.asdict(figure))
 
 
 def test_a_verdict_that_is_not_finite_is_refused() -> None:

@@ -49,8 +49,8 @@ def test_both_are_measured_on_the_rows_that_the_judge_scored() -> None:
         predicted(Labels(adherent=False), verdict(0.0), "ragbench/a", "6"),  # no judge at all
         replace(row("7", False, 0.0, 0.0), evaluation=FAILED),
     ]
-    found = named(measure_published([*others, *ROWS], resamples=50))
-    value = {measure: one.value for (_, _, measure), one in found.items()}
+    figures = named(measure_published([*others, *ROWS], resamples=50))
+    value = {measure: figure.value for (_, _, measure), figure in figures.items()}
     assert value == {
         # Pairs of a hallucinated and an adherent row: .2 < .9, .2 < .5, .6 < .9 and not .6 < .5.
         "hallucination_auroc_of_bundle": pytest.approx(3 / 4),
@@ -61,30 +61,30 @@ def test_both_are_measured_on_the_rows_that_the_judge_scored() -> None:
         "relevance_rmse": pytest.approx((3 / 4) ** 0.5),
         "relevance_rmse_difference": pytest.approx((1.46 / 4) ** 0.5 - (3 / 4) ** 0.5),
     }
-    one = found["ragbench/a", "J", "hallucination_auroc"]
-    assert (one.n, one.positives, one.groups, one.failed) == (4, 2, 4, 1)
-    assert found["ragbench/a", "J", "relevance_rmse"].positives is None
+    figure = figures["ragbench/a", "J", "hallucination_auroc"]
+    assert (figure.n, figure.positives, figure.groups, figure.failed) == (4, 2, 4, 1)
+    assert figures["ragbench/a", "J", "relevance_rmse"].positives is None
 
 
 def test_judges_have_rows_of_their_own_and_sets_a_mean() -> None:
     second = [row(n, n == "1", 0.5, 0.5, "ragbench/b", "K") for n in "12"]
     both = [row(n, n == "1", 0.5, float(n == "1"), "ragbench/b") for n in "12"]
     one_class = [row("9", True, 0.5, 0.5, "ragbench/c")]
-    found = named(measure_published([*ROWS, *second, *both, *one_class], resamples=20))
-    assert found["ragbench/b", "J", "hallucination_auroc"].value == 1.0
-    mean = found["ragbench/mean", "J", "hallucination_auroc"]
+    figures = named(measure_published([*ROWS, *second, *both, *one_class], resamples=20))
+    assert figures["ragbench/b", "J", "hallucination_auroc"].value == 1.0
+    mean = figures["ragbench/mean", "J", "hallucination_auroc"]
     assert mean.value == pytest.approx((3 / 4 + 1) / 2)
     assert mean.n == 7
-    assert found["ragbench/mean", "J", "hallucination_auroc_difference"].value == pytest.approx(
+    assert figures["ragbench/mean", "J", "hallucination_auroc_difference"].value == pytest.approx(
         -0.25
     )
-    undefined = found["ragbench/c", "J", "hallucination_auroc"]
+    undefined = figures["ragbench/c", "J", "hallucination_auroc"]
     assert (undefined.value, undefined.note) == (
         None,
         "undefined: needs hallucinated and adherent rows",
     )
-    assert found["ragbench/b", "K", "hallucination_auroc"].n == 2
-    assert ("ragbench/mean", "K", "hallucination_auroc") not in found
+    assert figures["ragbench/b", "K", "hallucination_auroc"].n == 2
+    assert ("ragbench/mean", "K", "hallucination_auroc") not in figures
 
 
 def test_rows_without_a_judge_have_no_figures() -> None:

@@ -54,12 +54,12 @@ def topic(*relevance: float) -> Prediction:
 ROWS = [answer(0.9, True, group="1"), answer(0.1, False, group="2")]
 
 
-def measured(**own: Pair) -> RuleFigures:
+def measured(**pairs: Pair) -> RuleFigures:
     """Return the figures where all sets but some are of two plain rows."""
     names = (*ANSWERS, *RANKED.values())
     sets: dict[str, Pair] = dict.fromkeys(names, (ROWS, ROWS))
     sets[TOPICS] = ([topic(0.9, 0.1)], [topic(0.9, 0.1)])
-    return measure_rule(sets | own, {})
+    return measure_rule(sets | pairs, {})
 
 
 def change(changes: Sequence[SetChange], name: str, measure: str) -> SetChange:
@@ -67,8 +67,8 @@ def change(changes: Sequence[SetChange], name: str, measure: str) -> SetChange:
     return change
 
 
-def values(one: SetChange) -> tuple[float | None, float | None]:
-    return one.first.value, one.second.value
+def values(change: SetChange) -> tuple[float | None, float | None]:
+    return change.first.value, change.second.value
 
 
 def test_a_pair_is_of_one_document_and_shares_contexts_or_response() -> None:
@@ -117,7 +117,9 @@ def test_sentences_are_ranked_by_average_precision(
 def test_the_first_of_equal_contexts_counts_in_part() -> None:
     before = [topic(0.5, 0.5, 0.1), topic(0.1, 0.9)]
     after = [topic(0.5, 0.4, 0.1), topic(0.1, 0.9)]
-    before = [replace(row, example=own.example) for row, own in zip(before, after, strict=True)]
+    before = [
+        replace(row, example=changed.example) for row, changed in zip(before, after, strict=True)
+    ]
     first = change(measured(topics=(before, after)).relevance, TOPICS, "top-1")
     assert values(first) == (0.25, 0.5)
 

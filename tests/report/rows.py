@@ -185,8 +185,8 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self._open:
-            tag, place = self._open[-1]
-            self.texts[tag][place] += data
+            tag, holder = self._open[-1]
+            self.texts[tag][holder] += data
 
     def handle_comment(self, data: str) -> None:
         raise AssertionError(f"a comment: {data}")

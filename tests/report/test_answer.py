@@ -79,7 +79,11 @@ def with_value(
 
 def test_a_notebook_tells_supported_from_unsupported_and_from_no_claim() -> None:
     page = Page(with_value("not_supported")._repr_html_())
-    shown = [own["class"] for _, own in page.tags if own.get("class", "").startswith("tv-sentence")]
+    shown = [
+        attributes["class"]
+        for _, attributes in page.tags
+        if attributes.get("class", "").startswith("tv-sentence")
+    ]
     assert shown == [f"tv-sentence tv-{name}" for name in ("supported", "weak", "open")]
     assert [text for text in page.texts["sup"] if text and text[0] in "✓✗n"] == [
         "✓ 0.90",
@@ -117,26 +121,34 @@ def test_a_notebook_says_why_a_span_is_unsupported(
     text = "".join(piece.partition(">")[2] for piece in f"<{line}".split("<"))
     assert text.startswith("marked text: " if reason == "not_supported" else "1871: ")
     assert said in text
-    links = {own["href"][1:] for tag, own in Page(html).tags if tag == "a"}
-    places = {own["id"] for _, own in Page(html).tags if "id" in own}
+    links = {attributes["href"][1:] for tag, attributes in Page(html).tags if tag == "a"}
+    places = {attributes["id"] for _, attributes in Page(html).tags if "id" in attributes}
     assert links == places  # each number leads to a sentence of a context
     numbers = re.findall(r'-(\d)-1" data-places="[^"]*">\[(\d)\]<', html)
-    assert numbers and all(place == number for place, number in numbers)
+    assert numbers and all(target == number for target, number in numbers)
     assert '-1-1">It was built in 1817.' in html and '-2-1">The dam is of 1871.' in html
 
 
 @pytest.mark.parametrize("text", [*PAYLOADS, "a\ud800b", "\udfff"])
 def test_hostile_values_beside_a_reason_stay_texts(text: str) -> None:
     verdict = verdict_on((text,), text, 0.4, text)
-    place = ContextSpan(0, 0, len(text))
+    span_of_text = ContextSpan(0, 0, len(text))
     span = MarkedSpan(
-        0, len(text), text, 0.8, "value_of_another_passage", found_at=place, instead=place
+        0,
+        len(text),
+        text,
+        0.8,
+        "value_of_another_passage",
+        found_at=span_of_text,
+        instead=span_of_text,
     )
     html = replace(verdict, unsupported=(span,))._repr_html_()
     html.encode()
     tags = {tag for tag, _ in Page(html).tags}
     assert tags <= set("div style p span b i mark sub sup a details summary".split())  # noqa: SIM905
-    assert not [name for _, own in Page(html).tags for name in own if name.startswith("on")]
+    assert not [
+        name for _, attributes in Page(html).tags for name in attributes if name.startswith("on")
+    ]
 
 
 def test_sources_in_one_context_share_its_number() -> None:
@@ -151,5 +163,5 @@ def test_sources_in_one_context_share_its_number() -> None:
     )
     html = verdict._repr_html_()
     places = re.findall(r'data-places="([^"]*)">\[(\d)\]<', html)
-    assert [(len(found.split()), number) for found, number in places] == [(2, "1")]
+    assert [(len(targets.split()), number) for targets, number in places] == [(2, "1")]
     assert html.count('class="tv-s tv-r5 tv-u5" data-n="0.50·0.50" id="') == 2

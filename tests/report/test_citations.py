@@ -49,11 +49,11 @@ def verdict_of(response: str, unsupported: str = "-") -> Evaluation:
 )
 def test_each_form_of_a_mark_names_its_contexts(marks: str, contexts: list[int]) -> None:
     response = f"It was built in 1817 {marks}."
-    found = check_citations(verdict_of(response))
-    assert found is not None
-    assert [mark.context for mark in found.marks] == contexts
+    citations = check_citations(verdict_of(response))
+    assert citations is not None
+    assert [mark.context for mark in citations.marks] == contexts
     assert all(
-        response[mark.start] == "[" and response[mark.end - 1] == "]" for mark in found.marks
+        response[mark.start] == "[" and response[mark.end - 1] == "]" for mark in citations.marks
     )
 
 
@@ -89,29 +89,32 @@ def test_marks_may_name_ids_and_titles(marks: str, contexts: list[int]) -> None:
         replace(context, id=id_, title=title)
         for context, (id_, title) in zip(verdict.contexts, NAMES, strict=True)
     )
-    found = check_citations(replace(verdict, contexts=named))
-    assert found is not None
-    assert [mark.context for mark in found.marks] == contexts
-    assert {response[mark.start] + response[mark.end - 1] for mark in found.marks} <= {"[]", "()"}
+    citations = check_citations(replace(verdict, contexts=named))
+    assert citations is not None
+    assert [mark.context for mark in citations.marks] == contexts
+    assert {response[mark.start] + response[mark.end - 1] for mark in citations.marks} <= {
+        "[]",
+        "()",
+    }
 
 
 def test_precision_counts_marks_and_recall_counts_sentences() -> None:
     response = "The mill was built in 1817 [1][2]. The ferry is red.[2] The bridge is made of iron."
-    found = check_citations(verdict_of(response))
-    assert found is not None
-    assert [(mark.context, mark.supported) for mark in found.marks] == [
+    citations = check_citations(verdict_of(response))
+    assert citations is not None
+    assert [(mark.context, mark.supported) for mark in citations.marks] == [
         (0, True),
         (1, False),
         (1, True),
     ]
-    assert (found.precision, found.recall) == (2 / 3, 2 / 3)
+    assert (citations.precision, citations.recall) == (2 / 3, 2 / 3)
 
 
 def test_a_mark_in_an_unsupported_sentence_is_wrong_and_needs_no_recall() -> None:
-    found = check_citations(verdict_of("The ferry is red [2].", unsupported="ferry"))
-    assert found is not None
-    assert found.marks == (CitationMark(17, 20, 1, False),)
-    assert (found.precision, found.recall) == (0.0, None)
+    citations = check_citations(verdict_of("The ferry is red [2].", unsupported="ferry"))
+    assert citations is not None
+    assert citations.marks == (CitationMark(17, 20, 1, False),)
+    assert (citations.precision, citations.recall) == (0.0, None)
 
 
 def test_a_mark_is_checked_against_the_evidence_not_against_shared_words() -> None:
@@ -120,6 +123,6 @@ def test_a_mark_is_checked_against_the_evidence_not_against_shared_words() -> No
     evidence = (EvidenceSpan(0, 0, len(CONTEXTS[0]), 0.9),)
     (sentence,) = verdict.sentences
     by_head = check_citations(replace(verdict, sentences=(replace(sentence, evidence=evidence),)))
-    for found, supported in ((by_words, [False, True]), (by_head, [True, False])):
-        assert found is not None
-        assert [mark.supported for mark in found.marks] == supported
+    for citations, supported in ((by_words, [False, True]), (by_head, [True, False])):
+        assert citations is not None
+        assert [mark.supported for mark in citations.marks] == supported

@@ -20,12 +20,12 @@ def test_the_series_is_students(degrees: int) -> None:
 
 def test_without_repeated_questions_it_is_the_textbook_interval() -> None:
     values = np.array([0.1, 0.4, 0.3, NOTHING, 0.8, 0.6, 0.5])
-    found = mean_of(values, np.arange(7))
+    mean = mean_of(values, np.arange(7))
     known = values[np.isfinite(values)]
     reach = student(5) * known.std(ddof=1) / np.sqrt(6)
-    assert found.n == 6
-    assert found.value == pytest.approx(0.45)
-    assert (found.low, found.high) == pytest.approx((0.45 - reach, 0.45 + reach))
+    assert mean.n == 6
+    assert mean.value == pytest.approx(0.45)
+    assert (mean.low, mean.high) == pytest.approx((0.45 - reach, 0.45 + reach))
 
 
 def test_answers_to_one_question_are_one_draw() -> None:
@@ -47,8 +47,8 @@ def test_few_questions_have_no_interval_and_no_row_has_no_mean() -> None:
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 9)), min_size=1, max_size=50))
 def test_an_interval_holds_its_mean_within_bounds(drawn: list[tuple[float, int]]) -> None:
     values = np.array([value for value, _ in drawn])
-    found = mean_of(values, np.array([group for _, group in drawn]))
-    assert found.value == pytest.approx(values.mean())
-    if found.value is not None and found.low is not None and found.high is not None:
-        assert 0 <= found.low <= found.value + 1e-12
-        assert found.value - 1e-12 <= found.high <= 1
+    mean = mean_of(values, np.array([group for _, group in drawn]))
+    assert mean.value == pytest.approx(values.mean())
+    if mean.value is not None and mean.low is not None and mean.high is not None:
+        assert 0 <= mean.low <= mean.value + 1e-12
+        assert mean.value - 1e-12 <= mean.high <= 1

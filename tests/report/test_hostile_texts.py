@@ -36,7 +36,7 @@ def check(html: str, scripts: int = 1) -> Page:
     """Refuse foreign tags, attributes and values; return the page."""
     page = Page(html)
     assert {tag for tag, _ in page.tags} <= set(TAGS)
-    attributes = [item for _, own in page.tags for item in own.items()]
+    attributes = [item for _, tag_attributes in page.tags for item in tag_attributes.items()]
     assert {name for name, _ in attributes if not name.startswith("data-")} <= set(ATTRIBUTES)
     links = [value for name, value in attributes if name == "href"]
     assert all(re.fullmatch("#[a-z0-9-]+", link) for link in links)
@@ -49,8 +49,8 @@ def check(html: str, scripts: int = 1) -> Page:
 
 def test_a_run() -> None:
     about = {f"{text}name": text for text in PAYLOADS}
-    found = check(render_verdicts(HOSTILE, about, title=PAYLOADS[0], remarks=PAYLOADS))
-    text = "".join(text for texts in found.texts.values() for text in texts)
+    page = check(render_verdicts(HOSTILE, about, title=PAYLOADS[0], remarks=PAYLOADS))
+    text = "".join(text for texts in page.texts.values() for text in texts)
     assert text.count("<script>alert(1)</script>") > 100
     assert "{{ 7 * 7 }}" in text and "[U+202E]" in text
 
@@ -60,8 +60,8 @@ def test_a_column_of_hostile_values_is_drawn() -> None:
         some = PAYLOADS[start : start + 20]
         rows = [make_row(n, metadata={text: text}) for n, text in enumerate(some, start=1)]
         rows += [make_row(99, metadata=dict.fromkeys(some, "other"))]
-        found = check(render_verdicts(rows, {}, by=some))
-        assert "svg" in found.texts
+        page = check(render_verdicts(rows, {}, by=some))
+        assert "svg" in page.texts
 
 
 def test_two_runs_and_a_notebook() -> None:
@@ -104,7 +104,7 @@ def test_odd_texts_are_readable_in_the_written_page(text: str, shown: str, tmp_p
     record = {"row": 1, **(row.verdict or {}), "texts": texts, "metadata": {"column": text}}
     verdicts.write_text(json.dumps(record), encoding="utf-8")
     write_report([verdicts], page)
-    found = check(page.read_text(encoding="utf-8"))
-    assert shown in found.texts["p"] and shown in found.texts["span"]  # question and context
-    assert f"row 1 · {shown}" in found.texts["h3"][0]
-    assert f"column: {shown}" in found.texts["p"]
+    checked = check(page.read_text(encoding="utf-8"))
+    assert shown in checked.texts["p"] and shown in checked.texts["span"]  # question and context
+    assert f"row 1 · {shown}" in checked.texts["h3"][0]
+    assert f"column: {shown}" in checked.texts["p"]

@@ -55,8 +55,8 @@ def test_hostile_texts_stay_texts(tab: Tab, tmp_path: Path) -> None:
         assert tab.ask("document.querySelectorAll('img, iframe, link, object').length") == 0
         links = "[...document.links].map(link => link.getAttribute('href'))"
         assert tab.ask(f"{links}.every(to => /^#[-a-z0-9]+$/.test(to))") is True
-        own = "[...document.querySelectorAll('*')].every(e => ![...e.attributes]"
-        assert tab.ask(f"{own}.some(a => a.name.startsWith('on')))")
+        attributes = "[...document.querySelectorAll('*')].every(e => ![...e.attributes]"
+        assert tab.ask(f"{attributes}.some(a => a.name.startsWith('on')))")
 
 
 def test_filters_orders_and_keys(tab: Tab, tmp_path: Path) -> None:
@@ -138,8 +138,8 @@ def test_a_click_or_a_tap_leads_to_the_first_source(tab: Tab, tmp_path: Path, mo
             tab.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
     tab.wait(OPENED)
     assert tab.ask(f"{LIT}.map(e => e.textContent)") == [SOURCE]
-    place = tab.ask(f"(r => [r.top, r.bottom])({LIT}[0].getBoundingClientRect())")
-    assert 0 <= place[0] < place[1] <= 800
+    edges = tab.ask(f"(r => [r.top, r.bottom])({LIT}[0].getBoundingClientRect())")
+    assert 0 <= edges[0] < edges[1] <= 800
     tab.send("Emulation.setTouchEmulationEnabled", enabled=False)
     tab.send("Emulation.clearDeviceMetricsOverride")
     check_quiet(tab, file)

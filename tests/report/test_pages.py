@@ -26,13 +26,13 @@ def test_a_page_shows_everything_given() -> None:
         svgs=[DRAWING],
     )
     page = render_page("Report", [section, Section("Empty")])
-    found = Page(page)
-    assert found.texts["h1"] == ["Report"]
-    assert found.texts["h2"] == ["Figures", "Empty"]
-    assert found.texts["p"] == ["One.", "Two."]
-    assert found.texts["th"] == ["measure", "value", "95 % interval"]
-    assert found.texts["td"] == ["auroc", "0.812", "0.700 to 0.900", "rmse", "-", "-"]
-    classes = [attributes.get("class") for tag, attributes in found.tags if tag in ("th", "td")]
+    parsed = Page(page)
+    assert parsed.texts["h1"] == ["Report"]
+    assert parsed.texts["h2"] == ["Figures", "Empty"]
+    assert parsed.texts["p"] == ["One.", "Two."]
+    assert parsed.texts["th"] == ["measure", "value", "95 % interval"]
+    assert parsed.texts["td"] == ["auroc", "0.812", "0.700 to 0.900", "rmse", "-", "-"]
+    classes = [attributes.get("class") for tag, attributes in parsed.tags if tag in ("th", "td")]
     assert classes == [None, "number", "number"] * 3
     assert DRAWING in page
     assert "<table" not in page.partition("Empty</h2>")[2]
@@ -40,17 +40,17 @@ def test_a_page_shows_everything_given() -> None:
 
 @given(st.text(min_size=1))
 def test_any_text_is_shown_as_text(text: str) -> None:
-    found = Page(render_page(text, [Section(text, [text], [text], [[text]])]))
+    parsed = Page(render_page(text, [Section(text, [text], [text], [[text]])]))
     for tag in ("title", "h1", "h2", "p", "th", "td"):
-        assert found.texts[tag] == [shown_text(text)]
+        assert parsed.texts[tag] == [shown_text(text)]
 
 
 def test_a_page_runs_nothing_and_loads_nothing() -> None:
     page = render_page("<script>alert(1)</script>", [Section("x", svgs=[DRAWING])])
-    found = Page(page)
-    assert {"script", "link", "img", "iframe"} & {tag for tag, _ in found.tags} == set()
-    assert not any({"src", "href"} & set(attributes) for _, attributes in found.tags)
-    policies = [attributes.get("content", "") for tag, attributes in found.tags if tag == "meta"]
+    parsed = Page(page)
+    assert {"script", "link", "img", "iframe"} & {tag for tag, _ in parsed.tags} == set()
+    assert not any({"src", "href"} & set(attributes) for _, attributes in parsed.tags)
+    policies = [attributes.get("content", "") for tag, attributes in parsed.tags if tag == "meta"]
     assert any("default-src 'none'" in policy for policy in policies)
     assert not any("script-src" in policy for policy in policies)
     used = set(re.findall(r"var\((--[\w-]+)\)", page))

@@ -29,8 +29,8 @@ def test_one_file_becomes_a_page_and_two_are_compared(verdicts: Path, tmp_path: 
     other.write_bytes(verdicts.read_bytes())
 
     def run(*words: str | Path) -> str:
-        given = ["report", str(verdicts), *map(str, words), "--out", str(page)]
-        result = CliRunner().invoke(app, given, catch_exceptions=False)
+        command = ["report", str(verdicts), *map(str, words), "--out", str(page)]
+        result = CliRunner().invoke(app, command, catch_exceptions=False)
         assert (result.exit_code, result.output.strip()) == (0, str(page))
         return page.read_text(encoding="utf-8")
 

@@ -20,9 +20,9 @@ CONTEXTS = [
 
 
 def test_the_sentence_with_the_rarest_shared_words_comes_first() -> None:
-    (found,) = find_sources(said(["The bridge is made of iron."], CONTEXTS))
-    assert [one[:2] for one in found] == [(1, 0)]
-    assert found[0].share == 1.0
+    (sources,) = find_sources(said(["The bridge is made of iron."], CONTEXTS))
+    assert [source[:2] for source in sources] == [(1, 0)]
+    assert sources[0].share == 1.0
 
 
 def test_the_sources_are_the_evidence_in_its_order_whatever_the_words() -> None:
@@ -33,9 +33,9 @@ def test_the_sources_are_the_evidence_in_its_order_whatever_the_words() -> None:
     verdict = replace(
         verdict, sentences=(replace(first, evidence=evidence), replace(second, evidence=()))
     )
-    found = find_sources(verdict)
-    assert found[0] == ((0, 1, 0.9), (1, 1, 0.4))
-    assert [one[:2] for one in found[1]] == [(1, 1)]  # without evidence, by words
+    sources = find_sources(verdict)
+    assert sources[0] == ((0, 1, 0.9), (1, 1, 0.4))
+    assert [source[:2] for source in sources[1]] == [(1, 1)]  # without evidence, by words
 
 
 def test_evidence_that_is_no_context_sentence_of_the_verdict_is_left_out() -> None:
@@ -45,16 +45,16 @@ def test_evidence_that_is_no_context_sentence_of_the_verdict_is_left_out() -> No
     known = (*evidence, EvidenceSpan(1, 0, 33, 0.7))
     for spans, places in ((evidence, [(1, 0)]), (known, [(1, 1)])):
         changed = replace(verdict, sentences=(replace(sentence, evidence=spans),))
-        assert [one[:2] for one in find_sources(changed)[0]] == places
+        assert [source[:2] for source in find_sources(changed)[0]] == places
 
 
 @given(st.lists(st.text(max_size=12), max_size=3), st.lists(st.lists(st.text(max_size=12))))
 def test_every_source_exists_and_shares_some_words(
     sentences: list[str], contexts: list[list[str]]
 ) -> None:
-    found = find_sources(said(sentences, contexts))
-    assert len(found) == len(sentences)
-    for sources in found:
+    by_sentence = find_sources(said(sentences, contexts))
+    assert len(by_sentence) == len(sentences)
+    for sources in by_sentence:
         assert len({source[:2] for source in sources}) == len(sources) <= 2
         for source in sources:
             assert contexts[source.context][source.sentence]

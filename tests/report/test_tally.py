@@ -23,17 +23,17 @@ def test_scores_failures_and_kinds() -> None:
         make_row(4, 0.8, relevance="high"),
         make_row(7, 0.8, texts=False),
     ]
-    found = tally(rows)
-    assert found.rows.tolist() == [1, 2, 3, 4, 7]
-    assert found.failed.tolist() == [False, False, True, True, False]
-    np.testing.assert_array_equal(found.scores["faithfulness"], [0.2, *[np.nan] * 3, 0.8])
-    assert found.kinds[UNSUPPORTED].tolist() == [True, False, False, False, False]
-    assert found.codes == {"empty_contexts": 1, "bad_verdict": 1}
-    assert found.failures[0] == (3, failed)
-    assert "relevance is 'high'" in found.failures[1][1].message
-    assert (found.mean("relevance").n, found.with_texts) == (3, 4)
+    counted = tally(rows)
+    assert counted.rows.tolist() == [1, 2, 3, 4, 7]
+    assert counted.failed.tolist() == [False, False, True, True, False]
+    np.testing.assert_array_equal(counted.scores["faithfulness"], [0.2, *[np.nan] * 3, 0.8])
+    assert counted.kinds[UNSUPPORTED].tolist() == [True, False, False, False, False]
+    assert counted.codes == {"empty_contexts": 1, "bad_verdict": 1}
+    assert counted.failures[0] == (3, failed)
+    assert "relevance is 'high'" in counted.failures[1][1].message
+    assert (counted.mean("relevance").n, counted.with_texts) == (3, 4)
     # Four rows have the same question; the row without texts has its own group.
-    assert len(set(found.groups[:4])) == 1 and found.groups[4] not in found.groups[:4]
+    assert len(set(counted.groups[:4])) == 1 and counted.groups[4] not in counted.groups[:4]
 
 
 def test_columns_divide_the_rows() -> None:
@@ -45,9 +45,9 @@ def test_columns_divide_the_rows() -> None:
         )
         for n in range(30)
     ]
-    found = tally(rows)
-    by_name = {column.name: column for column in found.columns}
-    assert list(by_name) == ["model", "late"] and list(found.wide) == ["name"]
+    counted = tally(rows)
+    by_name = {column.name: column for column in counted.columns}
+    assert list(by_name) == ["model", "late"] and list(counted.wide) == ["name"]
     assert by_name["model"].values == ["big", "small"]  # the frequent one first
     assert by_name["model"].codes.tolist() == [0 if n % 3 else 1 for n in range(30)]
     assert by_name["late"].codes[:21].tolist() == [-1] * 21

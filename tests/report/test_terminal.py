@@ -53,11 +53,11 @@ def test_each_sentence_is_followed_by_its_sources(supported: bool, name: str) ->
     texts = ["The stone mill of 1817.", "Quite another matter.", "It is red."]
     verdict = said(texts, [[text] for text in CONTEXTS], supported)
     lines = [line.rstrip().split(maxsplit=1) for line in printed(verdict).splitlines()]
-    place = next(n for n, line in enumerate(lines) if line and line[-1].endswith(texts[0]))
-    assert lines[place + 1 : place + 3] == [
+    line_number = next(n for n, line in enumerate(lines) if line and line[-1].endswith(texts[0]))
+    assert lines[line_number + 1 : line_number + 3] == [
         [name, f"[1] {CONTEXTS[0]}"],
         [name, f"[3] {CONTEXTS[2]}"],
     ]
-    assert lines[place + 3][-1].endswith(texts[1])
-    assert lines[place + 4][-1].endswith(texts[2])
-    assert lines[place + 5] == [name, f"[2] {CONTEXTS[1]}"]
+    assert lines[line_number + 3][-1].endswith(texts[1])
+    assert lines[line_number + 4][-1].endswith(texts[2])
+    assert lines[line_number + 5] == [name, f"[2] {CONTEXTS[1]}"]

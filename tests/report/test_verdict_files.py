@@ -71,9 +71,9 @@ def questions(file: VerdictFile) -> list[str | None]:
 def test_texts_in_the_file_are_used(tmp_path: Path) -> None:
     names = ("question", "contexts", "response")
     records = [line(row, texts={name: getattr(row, name) for name in names}) for row in ROWS]
-    found = list(VerdictFile(write(tmp_path / "v.jsonl", records)))
+    rows = list(VerdictFile(write(tmp_path / "v.jsonl", records)))
     for name in ("row", "id", "metadata", *names):
-        assert [getattr(row, name) for row in found] == [getattr(row, name) for row in ROWS]
+        assert [getattr(row, name) for row in rows] == [getattr(row, name) for row in ROWS]
 
 
 def test_texts_come_from_the_recorded_log(tmp_path: Path) -> None:
@@ -83,10 +83,10 @@ def test_texts_come_from_the_recorded_log(tmp_path: Path) -> None:
     out = write(tmp_path / "v.jsonl", [line(row) for row in ROWS])
     write_run(out, log)
     for _ in range(2):  # each iteration reads the file again
-        found = list(VerdictFile(out))
-        assert [row.question for row in found] == [row.question for row in ROWS]
-        assert found[2].context_ids == ("doc-4",)
-        assert found[0].response == ROWS[0].response
+        rows = list(VerdictFile(out))
+        assert [row.question for row in rows] == [row.question for row in ROWS]
+        assert rows[2].context_ids == ("doc-4",)
+        assert rows[0].response == ROWS[0].response
     log.unlink()
     assert questions(VerdictFile(out)) == [None] * 4
     moved = write(tmp_path / "moved.jsonl", [log_row(row) for row in ROWS[:2]])
@@ -95,10 +95,10 @@ def test_texts_come_from_the_recorded_log(tmp_path: Path) -> None:
 
 def test_lines_that_are_not_verdicts_become_failed_rows(tmp_path: Path) -> None:
     out = write(tmp_path / "v.jsonl", [line(ROWS[0]), ERROR, '{"row": 3, "faith', {"row": 4}])
-    found = list(VerdictFile(out))
-    codes = [row.error and row.error.code for row in found]
+    rows = list(VerdictFile(out))
+    codes = [row.error and row.error.code for row in rows]
     assert codes == [None, "empty_contexts", "malformed_line", "no_verdict"]
-    assert found[2].error is not None and "line 3 of the verdicts" in found[2].error.message
+    assert rows[2].error is not None and "line 3 of the verdicts" in rows[2].error.message
 
 
 def test_a_file_without_verdicts_is_refused(tmp_path: Path) -> None:
@@ -147,8 +147,8 @@ def test_parquet(tmp_path: Path) -> None:
     lines = write(tmp_path / "v.lines", [*(line(row) for row in ROWS), error])
     out = tmp_path / "v.parquet"
     write_parquet(lines, out)
-    found = list(VerdictFile(out))
-    assert [row.row for row in found] == [1, 2, 4, 7, 5]
-    assert found[0].metadata == ROWS[0].metadata
-    assert found[4].error is not None and found[4].error.code == "empty_contexts"
-    assert (found[0].verdict or {})["sentences"] == list((ROWS[0].verdict or {})["sentences"])
+    rows = list(VerdictFile(out))
+    assert [row.row for row in rows] == [1, 2, 4, 7, 5]
+    assert rows[0].metadata == ROWS[0].metadata
+    assert rows[4].error is not None and rows[4].error.code == "empty_contexts"
+    assert (rows[0].verdict or {})["sentences"] == list((ROWS[0].verdict or {})["sentences"])

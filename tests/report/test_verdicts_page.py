@@ -61,12 +61,14 @@ def test_the_page_opens_with_what_to_do_and_ends_with_the_run() -> None:
     assert titles[:3] == ["What to do", "Answers, the worst first", "Verdicts"]
     assert titles[-1] == "The run"
     advice = page.partition("<h2>What to do</h2>")[2].partition("</section>")[0]
-    found = re.findall(r"<p>(.*?)</p>", advice)
-    assert found[0] == "The run is not finished."
-    assert found[1].startswith("20 of 40 answers unsupported. Read them first")
-    assert found[2].startswith("How often this judge errs was not measured")
-    assert found[3].startswith("By top_k, faithfulness is lowest for 5 (0.10) and highest for 10")
-    assert len(found) == 4
+    sentences = re.findall(r"<p>(.*?)</p>", advice)
+    assert sentences[0] == "The run is not finished."
+    assert sentences[1].startswith("20 of 40 answers unsupported. Read them first")
+    assert sentences[2].startswith("How often this judge errs was not measured")
+    assert sentences[3].startswith(
+        "By top_k, faithfulness is lowest for 5 (0.10) and highest for 10"
+    )
+    assert len(sentences) == 4
 
 
 def test_the_first_line_counts_every_row_and_links_to_what_is_to_be_read() -> None:
@@ -87,7 +89,7 @@ def test_the_first_line_counts_every_row_and_links_to_what_is_to_be_read() -> No
     )
     links = re.findall(r'<a href="#(row-\d)">(q\d)</a>', page)
     assert sorted(links) == [("row-1", "q1"), ("row-2", "q2")]
-    assert all(f'id="{place}"' in page for place, _ in links)
+    assert all(f'id="{anchor}"' in page for anchor, _ in links)
     assert re.findall(r'data-kinds="([\d ]*)"', page).count("1") == 1, "each row is of one kind"
 
 
@@ -97,15 +99,15 @@ def test_abstentions_and_rows_without_a_response_are_counted() -> None:
     assert "1 of 2 answers abstain (50%)" in page
     assert "1 row without a response: relevance alone." in page
     part = page.partition("<h2>Verdicts</h2>")[2].partition("</section>")[0]
-    found = re.findall(
+    cells = re.findall(
         r"<tr>\s*<td[^>]*>.*?</span>(.*?)</td>\s*<td[^>]*>.*?</span>(.*?)</td>", part
     )
-    assert found == [("supported", "1"), ("abstains", "1"), ("no response", "1")]
+    assert cells == [("supported", "1"), ("abstains", "1"), ("no response", "1")]
 
 
 def test_verdicts_are_counted_by_the_values_of_a_column() -> None:
-    said = [("right", 0.9), ("right", 0.2), ("wrong", 0.1), ("wrong", 0.8), ("wrong", 0.3)]
-    rows = [make_row(n, score, metadata={"gold": label}) for n, (label, score) in enumerate(said)]
+    labels = [("right", 0.9), ("right", 0.2), ("wrong", 0.1), ("wrong", 0.8), ("wrong", 0.3)]
+    rows = [make_row(n, score, metadata={"gold": label}) for n, (label, score) in enumerate(labels)]
     part = render_verdicts(rows, ABOUT).partition("<h2>By gold</h2>")[2].partition("</section>")[0]
     cells = re.findall(r"</span>([^<]*)</td>", part)
     assert cells[:5] == ["wrong", "3", "0", "2", "1"]

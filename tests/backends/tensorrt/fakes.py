@@ -178,8 +178,8 @@ class FakeEngine:
     num_io_tensors = len(ENDS)
 
     def __init__(self, plan: bytes, cuda: FakeCuda, fault: float) -> None:
-        said, _, graph = plan.partition(b"\n")
-        self.profiles: list[dict[str, Any]] = json.loads(said)
+        head, _, graph = plan.partition(b"\n")
+        self.profiles: list[dict[str, Any]] = json.loads(head)
         self.cuda, self.fault = cuda, fault
         content = emulated(onnx.load_from_string(graph)).SerializeToString()
         self.session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])

@@ -61,9 +61,9 @@ def test_the_evaluator_runs_it(
     results = zip(
         on_cpu.evaluate_many(rag_examples), on_gpu.evaluate_many(rag_examples), strict=True
     )
-    for one, other in results:
-        assert isinstance(one, Evaluation) and isinstance(other, Evaluation)
-        want, have = one.to_dict(), other.to_dict()
+    for verdict, other in results:
+        assert isinstance(verdict, Evaluation) and isinstance(other, Evaluation)
+        want, have = verdict.to_dict(), other.to_dict()
         for name in ("faithfulness", "relevance", "utilization", "completeness"):
             assert have.get(name) == pytest.approx(want.get(name), abs=0.02), name
 
@@ -176,9 +176,9 @@ def test_a_folder_that_others_can_change_is_refused(
         EngineCache(link)
     file = tmp_path / "file"
     file.write_text("")
-    for place in (file, file / "engines"):
+    for target in (file, file / "engines"):
         with pytest.raises(BackendError, match="not a folder that can be created"):
-            EngineCache(place)
+            EngineCache(target)
     monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
     with pytest.raises(BackendError, match="belongs to user"):
         EngineCache(tmp_path / "engines")

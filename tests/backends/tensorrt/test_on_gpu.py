@@ -37,16 +37,16 @@ def test_an_engine_answers_like_fp32(
     reference = OnnxRuntimeBackend(engine_bundle / "model.onnx")
     for seed, n in enumerate((1, 2, 2, 7)):
         windows = make_windows(Sizes(N=n, L=61, B=1, R=20, K=n, C=90, S=2), 100, seed)
-        found = backend.run(windows).present()
+        outputs = backend.run(windows).present()
         for name, expected in reference.run(windows).present().items():
-            np.testing.assert_allclose(found[name], expected, atol=tolerance)
+            np.testing.assert_allclose(outputs[name], expected, atol=tolerance)
     on_gpu = Evaluator(engine_bundle, backend="tensorrt", precision=info.precision)
     on_cpu = Evaluator(engine_bundle, device="cpu")
-    for one, other in zip(
+    for output, other in zip(
         on_cpu.evaluate_many(rag_examples), on_gpu.evaluate_many(rag_examples), strict=True
     ):
-        assert isinstance(one, Evaluation) and isinstance(other, Evaluation)
-        assert one.adherent == other.adherent
+        assert isinstance(output, Evaluation) and isinstance(other, Evaluation)
+        assert output.adherent == other.adherent
 
 
 def test_fused_attention_builds_or_is_replaced(

@@ -35,9 +35,9 @@ def test_the_plan_is_the_one_in_the_cache(
     assert dict(config.cc_model_filenames) == {"8.9": plan.name}
     assert len(config.instance_group[0].profile) == len(info.profiles)
     judge = read_config(out / "trivet")
-    said = {name: value.string_value for name, value in judge.parameters.items()}
-    assert (said["encoder_kind"], said["graph"]) == ("tensorrt", "model.fp16.onnx")
-    assert said["encoder_inputs"].split(",") == [each.name for each in config.input]
+    parameters = {name: value.string_value for name, value in judge.parameters.items()}
+    assert (parameters["encoder_kind"], parameters["graph"]) == ("tensorrt", "model.fp16.onnx")
+    assert parameters["encoder_inputs"].split(",") == [tensor.name for tensor in config.input]
     # The bundle tells trivet how to pad windows to the profiles.
     copied = read_bundle(out / "trivet" / "1" / "bundle")
     assert copied.info.engines == (info,)

@@ -27,13 +27,13 @@ def examples() -> tuple[str, dict[str, str]]:
     """Return the code that defines the rows, and the code of each section by its title."""
     before, *sections = re.split(r"^## ", PAGE, flags=re.MULTILINE)
     (rows,) = re.findall(r"^```python\n(.*?)^```", before, flags=re.MULTILINE | re.DOTALL)
-    found = {}
+    by_page = {}
     for section in sections:
         title, _, text = section.partition("\n")
         blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
         if blocks:
-            (found[title],) = blocks
-    return rows, found
+            (by_page[title],) = blocks
+    return rows, by_page
 
 
 def test_every_tool_has_an_example() -> None:
@@ -44,6 +44,6 @@ def test_every_tool_has_an_example() -> None:
 def test_an_example_runs(tool: str, capsys: Any) -> None:
     title, module = TOOLS[tool]
     pytest.importorskip(module)
-    rows, found = examples()
-    exec(compile(rows + found[title], f"{title} in docs", "exec"), {})
+    rows, code = examples()
+    exec(compile(rows + code[title], f"{title} in docs", "exec"), {})
     assert tool == "deepeval" or capsys.readouterr().out.strip()

@@ -33,10 +33,10 @@ def test_ragas_collection_metrics_give_value_and_reason(
     faithfulness, relevance = ragas.collection_metrics(judge, ["faithfulness", "context_relevance"])
     names = {"question": "user_input", "contexts": "retrieved_contexts", "response": "response"}
     inputs = [{names[name]: value for name, value in row.items()} for row in rows]
-    found = faithfulness.batch_score(inputs)
+    results = faithfulness.batch_score(inputs)
     expected = [verdict.faithfulness for verdict in verdicts]
-    assert [each.value for each in found] == pytest.approx(expected, abs=0.02)
-    assert found[1].reason.startswith("unsupported: ")
+    assert [result.value for result in results] == pytest.approx(expected, abs=0.02)
+    assert results[1].reason.startswith("unsupported: ")
     value = relevance.score(**inputs[0]).value
     assert value == pytest.approx(verdicts[0].relevance, abs=0.02)
     assert sum(judge.calls) == 3  # each row once for both metrics
@@ -113,9 +113,9 @@ def test_mlflow_gets_contexts_from_retriever_spans(judge: Any, rows: Rows) -> No
     answer(row["question"])
     trace = library.get_trace(library.get_last_active_trace_id(), flush=True)
     inputs = {"question": row["question"]}
-    found = mlflow.scorer(judge).run(inputs=inputs, outputs=row["response"], trace=trace)
-    assert found[0].name == "faithfulness"
-    assert found[1].rationale.count(",") == 1
+    feedback = mlflow.scorer(judge).run(inputs=inputs, outputs=row["response"], trace=trace)
+    assert feedback[0].name == "faithfulness"
+    assert feedback[1].rationale.count(",") == 1
 
 
 def test_phoenix_binds_renamed_fields_of_concurrent_tasks(

@@ -39,13 +39,13 @@ def run_deepeval(judge: Any, rows: Rows) -> Scores:
     names = {"question": "input", "contexts": "retrieval_context", "response": "actual_output"}
     cases = [LLMTestCase(**{names[name]: value for name, value in row.items()}) for row in rows]
     results = {result.input: result for result in evaluate(cases, metrics(judge)).test_results}
-    data = [{each.name: each for each in results[case.input].metrics_data} for case in cases]
-    assert [each["trivet faithfulness"].success for each in data] == [
+    data = [{metric.name: metric for metric in results[case.input].metrics_data} for case in cases]
+    assert [metrics["trivet faithfulness"].success for metrics in data] == [
         judge.evaluator.evaluate(**row).adherent for row in rows
     ]
     assert data[0]["trivet utilization"].success is None
     assert data[0]["trivet utilization"].reason.startswith("by context: ")
-    return {score: [each[f"trivet {score}"].score for each in data] for score in SCORES}
+    return {score: [metrics[f"trivet {score}"].score for metrics in data] for score in SCORES}
 
 
 def run_langsmith(judge: Any, rows: Rows) -> Scores:
@@ -73,11 +73,11 @@ def run_langsmith(judge: Any, rows: Rows) -> Scores:
         target, data=examples, evaluators=[evaluator(judge)], upload_results=False
     )
     ordered = sorted(results, key=lambda result: result["example"].inputs["number"])
-    found = [
-        {each.key: each.score for each in result["evaluation_results"]["results"]}
+    scored = [
+        {metric.key: metric.score for metric in result["evaluation_results"]["results"]}
         for result in ordered
     ]
-    return {score: [each[score] for each in found] for score in SCORES}
+    return {score: [scores[score] for scores in scored] for score in SCORES}
 
 
 def run_langchain(judge: Any, rows: Rows) -> Scores:
