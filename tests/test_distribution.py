@@ -1,9 +1,8 @@
-"""What a package index gets: pins for every supported Python, a wheel without compiled parts."""
+"""What a package index gets: the supported versions of Python, a wheel without compiled parts."""
 
 from __future__ import annotations
 
 import email
-import importlib.metadata
 import re
 import subprocess
 import sys
@@ -13,74 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
-from packaging.utils import NormalizedName, canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 REPOSITORY = "https://github.com/trivet-rag/trivet"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-PINS = {
-    canonicalize_name(name): version
-    for name, _, version in (
-        line.partition("==")
-        for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-        if not line.startswith("#")
-    )
-}
 SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
-SYSTEMS = {"linux": "Linux", "darwin": "Darwin", "win32": "Windows"}
-
-
-def required(python: str, system: str) -> Iterator[tuple[str, Requirement]]:
-    """Yield all requirements of the core there, each with the name of the package that has it.
-
-    A requirement is followed where the version that is pinned is installed here.
-    """
-    environment = {
-        "python_version": python,
-        "python_full_version": f"{python}.0",
-        "sys_platform": system,
-        "platform_system": SYSTEMS[system],
-        "os_name": "nt" if system == "win32" else "posix",
-        "extra": "",
-    }
-    asked = [("trivet", text) for text in PROJECT["dependencies"]]
-    seen = set()
-    for asker, text in asked:
-        requirement = Requirement(text)
-        if requirement.marker is not None and not requirement.marker.evaluate(environment):
-            continue
-        yield asker, requirement
-        name = canonicalize_name(requirement.name)
-        if name not in seen and installed(name):
-            asked += [(name, require) for require in importlib.metadata.requires(name) or ()]
-        seen.add(name)
-
-
-def installed(name: NormalizedName) -> bool:
-    """Return whether the version that is pinned is installed."""
-    try:
-        return importlib.metadata.version(name).partition("+")[0] == PINS.get(name)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-
-
-@pytest.mark.parametrize("system", SYSTEMS)
-@pytest.mark.parametrize("python", SUPPORTED)
-def test_the_pins_satisfy_the_core_on_every_supported_python(python: str, system: str) -> None:
-    followed = 0
-    for asker, requirement in required(python, system):
-        name = canonicalize_name(requirement.name)
-        assert name in PINS, f"{asker} requires {requirement}, which constraints.txt does not pin"
-        assert requirement.specifier.contains(PINS[name], prereleases=True), (
-            f"{asker} requires {requirement}; the pin is {PINS[name]}"
-        )
-        if installed(name):
-            followed += 1
-            accepted = str(importlib.metadata.metadata(name).json.get("requires_python", ""))
-            assert SpecifierSet(accepted).contains(python), f"{name} {PINS[name]}: {accepted}"
-    assert followed >= len(PROJECT["dependencies"]), "install with -c constraints.txt"
 
 
 def test_the_classifiers_name_the_supported_versions() -> None:
