@@ -70,9 +70,9 @@ def failing_cell(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_better_model(patch: pytest.MonkeyPatch) -> None:
-    found = Mock(better=False, start="embedded", bundle="x/bundle")
+    adapted = Mock(better=False, start="embedded", bundle="x/bundle")
     tables = Mock(**{"render_changes.return_value": "", "describe.return_value": ""})
-    give(patch, trivet__adapt=Mock(**{"adapt.return_value": found}), trivet__adaptation=tables)
+    give(patch, trivet__adapt=Mock(**{"adapt.return_value": adapted}), trivet__adaptation=tables)
 
 
 STATES: dict[str, Callable[[pytest.MonkeyPatch], object]] = {

@@ -22,7 +22,11 @@ SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
 
 def test_the_classifiers_name_the_supported_versions() -> None:
     prefix = "Programming Language :: Python :: 3."
-    named = [each.removeprefix(prefix) for each in PROJECT["classifiers"] if prefix in each]
+    named = [
+        classifier.removeprefix(prefix)
+        for classifier in PROJECT["classifiers"]
+        if prefix in classifier
+    ]
     assert [f"3.{minor}" for minor in named] == list(SUPPORTED)
     accepted = SpecifierSet(PROJECT["requires-python"])
     assert list(accepted.filter(["3.10", *SUPPORTED])) == list(SUPPORTED)
@@ -41,7 +45,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]
 
 
 def read_about(wheel: zipfile.ZipFile, name: str) -> email.message.Message:
-    (path,) = (each for each in wheel.namelist() if each.endswith(f".dist-info/{name}"))
+    (path,) = (file for file in wheel.namelist() if file.endswith(f".dist-info/{name}"))
     return email.message_from_string(wheel.read(path).decode("utf-8"))
 
 
@@ -67,6 +71,6 @@ def test_links_of_the_readme_work_on_an_index() -> None:
     targets = re.findall(r"\]\(([^)\s]+)", text)
     assert [target for target in targets if not re.match("https://|#", target)] == []
     raw = REPOSITORY.replace("github.com", "raw.githubusercontent.com")
-    own = re.compile(rf"(?:{REPOSITORY}/blob/main|{raw}/main)/([^#]+)")
-    paths = [match[1] for target in targets if (match := own.match(target))]
+    link = re.compile(rf"(?:{REPOSITORY}/blob/main|{raw}/main)/([^#]+)")
+    paths = [match[1] for target in targets if (match := link.match(target))]
     assert paths and [path for path in paths if not (ROOT / path).exists()] == []

@@ -27,8 +27,8 @@ def run(script: str) -> str:
 
 def output_beside(script: str) -> str:
     """Return the output that the docstring of a script shows last, indented."""
-    said = ast.get_docstring(ast.parse((ROOT / script).read_text(encoding="utf-8"))) or ""
-    return dedent(said.rpartition("prints:\n\n")[2])
+    doc = ast.get_docstring(ast.parse((ROOT / script).read_text(encoding="utf-8"))) or ""
+    return dedent(doc.rpartition("prints:\n\n")[2])
 
 
 @pytest.mark.parametrize("script", ["examples/one_answer.py", "examples/evaluate_a_log.py"])

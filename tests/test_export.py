@@ -79,11 +79,11 @@ def test_the_self_test_accepts_the_files_and_notices_a_change(exported: Path) ->
 def test_names_are_complete_and_no_path_is_left(exported: Path, file: str) -> None:
     graph = onnx.load(exported / file).graph
     for infos, values in ((INPUTS, graph.input), (OUTPUTS[:-1], graph.output)):
-        found = [
+        files = [
             (value.name, tuple(size.dim_param for size in value.type.tensor_type.shape.dim))
             for value in values
         ]
-        assert found == [(info.name, info.dims) for info in infos]
+        assert files == [(info.name, info.dims) for info in infos]
     names = [node.name for node in graph.node]
     assert all(names) and len(set(names)) == len(names)
     made_by = {name: node.op_type for node in graph.node for name in node.output}
@@ -119,7 +119,7 @@ def test_embeddings_are_rounded_row_by_row(exported: Path) -> None:
     scale = tables[name.removesuffix("_int8") + "_scale"]
     model = load_rag_model(read_bundle(exported))
     state = model.state_dict().values()
-    words = next(each.numpy() for each in state if each.shape == (VOCAB, 16))
+    words = next(tensor.numpy() for tensor in state if tensor.shape == (VOCAB, 16))
     assert (np.abs(tables[name] * scale - words) <= scale / 2 + 1e-7).all()
 
 
@@ -157,7 +157,7 @@ def test_a_serving_bundle_has_no_weights(tmp_path: Path, exported: Path) -> None
     assert bundle.manifest.files.keys() == files | described
     assert {graph.file for graph in bundle.info.graphs} == files
     expected = read_self_test(bundle.path("self_test.json")).expected
-    assert {file: each.precision for file, each in expected.items()} == {
+    assert {file: answers.precision for file, answers in expected.items()} == {
         graph.file: graph.precision for graph in bundle.info.graphs
     }
     assert (exported / "MANIFEST.json").read_bytes() == before
@@ -166,7 +166,7 @@ def test_a_serving_bundle_has_no_weights(tmp_path: Path, exported: Path) -> None
     (graph,) = find_graphs(bundle, "bf16")
     assert graph.portable and graph.difference == report.worst["model.bf16.onnx"]
     assert 0 < report.worst["model.bf16.onnx"] < 0.02
-    stored = {each.data_type for each in onnx.load(bundle.path(graph.file)).graph.initializer}
+    stored = {tensor.data_type for tensor in onnx.load(bundle.path(graph.file)).graph.initializer}
     assert TensorProto.BFLOAT16 in stored
 
 

@@ -113,11 +113,11 @@ def test_weights_that_one_file_cannot_hold_are_written_beside_it(
         graph, weights = bundle.graph_files(file)
         assert bundle.path(graph).stat().st_size < bundle.path(weights).stat().st_size
         # Engines are found by the digest of the graph's file.
-        said = {
+        props = {
             metadata_prop.key: metadata_prop.value
             for metadata_prop in onnx.load(folder / graph).metadata_props
         }
-        assert said["weights_sha256"] == bundle.manifest.files[weights].sha256
+        assert props["weights_sha256"] == bundle.manifest.files[weights].sha256
     backend = load_backend(bundle, 1, "fp32", "onnx").backend  # passes the self-test
     assert isinstance(backend, OnnxRuntimeBackend)
     with shared_graphs():

@@ -71,8 +71,11 @@ def test_attention_is_one_operator_with_four_inputs(kind: str, form: Form) -> No
     attends = [node for node in graph.graph.node if node.op_type == "Attention"]
     assert len(attends) == LAYERS * (form == "attention")
     for node in attends:
-        given = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
-        assert given["scale"] == 1.0, "it is folded into the weights"
+        attributes = {
+            attribute.name: onnx.helper.get_attribute_value(attribute)
+            for attribute in node.attribute
+        }
+        assert attributes["scale"] == 1.0, "it is folded into the weights"
         assert len(node.input) == 4 and all(node.input), "queries, keys, values, mask"
         assert len(node.output) == 1, "no caches of keys and values"
 

@@ -149,9 +149,9 @@ def published(checkpoint: Path, example: RagExample) -> Any:
     model = transformers.AutoModelForTokenClassification.from_pretrained(checkpoint).eval()
     prompt = prompt_of(example.contexts, example.question)
     encoded = tokenizer(prompt, example.response, return_tensors="pt")
-    own = len(tokenizer(example.response, add_special_tokens=False)["input_ids"])
+    length = len(tokenizer(example.response, add_special_tokens=False)["input_ids"])
     with torch.no_grad():
-        return model(**encoded).logits.softmax(-1)[0, -own - 1 : -1, 1].numpy()
+        return model(**encoded).logits.softmax(-1)[0, -length - 1 : -1, 1].numpy()
 
 
 def of_the_package(checkpoint: Path, example: RagExample) -> Any:
@@ -190,8 +190,8 @@ def test_the_verdict_says_what_the_bundle_lacks(evaluator: Evaluator) -> None:
     )
     assert verdict.adherent is all(sentence.supported for sentence in verdict.sentences)
     for sentence in verdict.sentences:
-        own = evaluator.evaluate_tokens(example.question, example.contexts, example.response)
-        inside = [t.support for t in own if sentence.start <= t.start < sentence.end]
+        tokens = evaluator.evaluate_tokens(example.question, example.contexts, example.response)
+        inside = [t.support for t in tokens if sentence.start <= t.start < sentence.end]
         assert sentence.support == pytest.approx(np.mean(inside), abs=1e-5)
 
 

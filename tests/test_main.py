@@ -53,10 +53,10 @@ def bundle(
 ) -> Path:
     """Write a bundle that `Half` runs."""
     tokenizer = SegmentTokenizer.from_file(wordpiece_file)
-    said = tiny_info(tokenizer)
-    info = said.model_copy(
+    described = tiny_info(tokenizer)
+    info = described.model_copy(
         update={
-            "encoder": said.encoder.model_copy(update={"source": "a [bold]formula"}),
+            "encoder": described.encoder.model_copy(update={"source": "a [bold]formula"}),
             "faithfulness": "weakest_token",
             "thresholds": Thresholds(sentence=0.7, span=0.5),
             "graphs": (GraphInfo(file="model.onnx", precision="fp32", opset=17, portable=True),),

@@ -102,7 +102,7 @@ def test_a_refused_command_keeps_its_exit_code(
     capfd: pytest.CaptureFixture[str],
     row: tuple[Any, ...],
 ) -> None:
-    code, words, said, state = (*row, "")[:4]
+    code, words, text, state = (*row, "")[:4]
     monkeypatch.chdir(shutil.copytree(inputs, tmp_path / "here"))
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     monkeypatch.setenv("COLUMNS", "200")
@@ -111,9 +111,9 @@ def test_a_refused_command_keeps_its_exit_code(
     before = contents()
     with Output(Path("done.jsonl")) if state == "a locked file" else contextlib.nullcontext():
         STATES.get(state, id)(monkeypatch)
-        found = exit_code(monkeypatch, *shlex.split(words))
+        exit_status = exit_code(monkeypatch, *shlex.split(words))
     out, err = capfd.readouterr()
-    assert (found, said in " ".join((out + err).split())) == (code, True), out + err
+    assert (exit_status, text in " ".join((out + err).split())) == (code, True), out + err
     assert not re.search("Traceback|Input should|Value error", err)
     if code in (2, 3, 6, 7, 9):  # caught in time
         assert (out, contents()) == ("", before)
@@ -180,15 +180,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeyedServer]:
 def test_a_refused_request_keeps_its_status(
     server: KeyedServer, monkeypatch: pytest.MonkeyPatch, row: tuple[Any, ...]
 ) -> None:
-    status, kind, route, body, said, state = (*row, "")[:6]
+    status, kind, route, body, text, state = (*row, "")[:6]
     method, path = route.split()
     headers = HEADERS.get(state, {"Authorization": "Bearer right"})
     if state in SERVER_STATES:
         SERVER_STATES[state](monkeypatch, server)
     answer = server.get(path, headers) if method == "GET" else server.post(path, body, headers)
     server.backend.gate.set()
-    found = refusal(answer)
-    assert found[:2] == (status, kind) and said in found[2], found
+    refused = refusal(answer)
+    assert refused[:2] == (status, kind) and text in refused[2], refused
     assert "secret" not in answer.text
     assert PROMISED.get(kind, {}).items() <= answer.headers.items()
 

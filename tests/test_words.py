@@ -22,22 +22,22 @@ ARGUMENT = re.compile(r"^ +\w+: (Of|What|Who|Whose|How)\b", re.MULTILINE)
 
 
 def test_no_private_word_is_left() -> None:
-    found = [
+    faults = [
         f"{file.relative_to(ROOT)}:{number} {line.strip()}"
         for file in (*FILES, *PAGES)
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1)
         if PRIVATE.search(line)
     ]
-    assert found == []
+    assert faults == []
 
 
 def test_docstrings_are_sentences_and_argument_lines_noun_phrases() -> None:
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    found = []
+    faults = []
     for file in FILES:
         for node in ast.walk(parse(file)):
             if isinstance(node, kinds) and (text := ast.get_docstring(node)) is not None:
                 wrong = [text.splitlines()[0]] if FRAGMENT.match(text) else []
                 wrong += [match.group() for match in ARGUMENT.finditer(text)]
-                found += [f"{file.relative_to(ROOT)}: {each}" for each in wrong]
-    assert found == []
+                faults += [f"{file.relative_to(ROOT)}: {first_line}" for first_line in wrong]
+    assert faults == []

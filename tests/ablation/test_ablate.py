@@ -203,12 +203,10 @@ def test_a_published_test_split_is_left_out_of_training_and_measured(
     )
     assert ablate(grid) == []
     training = read_bundle(grid.runs[0].folder / "bundle").info.training
-    assert [(one.name, one.rows) for one in training.data] == [("tiny", 4)]
+    assert [(source.name, source.rows) for source in training.data] == [("tiny", 4)]
     assert training.left_out is not None
     assert (training.left_out.rows, training.left_out.passage_groups) == (4, 1)
-    assert [read_row.leaked for read_row in read_rows(grid.runs[0].folder / VERDICTS)] == [
-        False
-    ] * 8
+    assert [r.leaked for r in read_rows(grid.runs[0].folder / VERDICTS)] == [False] * 8
 
 
 def test_a_changed_run_is_replaced_on_request_and_a_foreign_one_never(
@@ -250,20 +248,20 @@ def test_the_command_makes_the_table_again_without_a_run(
     tests = [vars(test) for test in grid.test]
     for number, run in enumerate(grid.runs[:3]):
         begin(run)
-        found = verdict(None, relevance=number / 10)
-        groups = [predicted(Labels(relevance=0.0), found, "tiny", f"g{n}") for n in range(3)]
+        result = verdict(None, relevance=number / 10)
+        groups = [predicted(Labels(relevance=0.0), result, "tiny", f"g{n}") for n in range(3)]
         write_rows(run.folder / VERDICTS, [JudgedRow("t", row, None) for row in groups])
         spent = 60.0 + number
         done = Finished(run.cell, run.seed, tests, 1000, 7, spent, 1, 2.0, 500, "cpu")
         (run.folder / DONE).write_text(json.dumps(vars(done)), encoding="utf-8")
     words = ["ablate", str(grid.folder.parent / "rates.yaml"), "--out", str(grid.folder)]
     assert exit_code(monkeypatch, *words, "--table-only") == 0
-    said = capfd.readouterr().out
-    assert "Not finished, and not included: head_lr=0.002/seed1." in said
-    assert "| relevance_rmse ↓ | 3 | - | 3 | 0.100 (-1.171 to 1.371) | 0.100 |" in said
-    assert "| relevance_rmse ↓ | head_lr=0.002 | +0.100 | +0.100 to +0.100 | - |" in said
-    assert "| 1,000 | 7 | 61 (48 to 74) | 4.00 (4.00 to 4.00) |" in said
-    assert (grid.folder / "table.md").read_text(encoding="utf-8").strip() == said.strip()
+    printed = capfd.readouterr().out
+    assert "Not finished, and not included: head_lr=0.002/seed1." in printed
+    assert "| relevance_rmse ↓ | 3 | - | 3 | 0.100 (-1.171 to 1.371) | 0.100 |" in printed
+    assert "| relevance_rmse ↓ | head_lr=0.002 | +0.100 | +0.100 to +0.100 | - |" in printed
+    assert "| 1,000 | 7 | 61 (48 to 74) | 4.00 (4.00 to 4.00) |" in printed
+    assert (grid.folder / "table.md").read_text(encoding="utf-8").strip() == printed.strip()
     values = json.loads((grid.folder / "table.json").read_bytes())["values"]
     assert [value["difference"] for value in values] == [None, pytest.approx(0.1)]
     with pytest.raises(DataError, match="no run is finished"):  # they were measured on others

@@ -15,8 +15,8 @@ SHIPPED = sorted((Path(schema.__file__).parent / "ablations").glob("*.yaml"))
 TEST = {"spec": "jsonl:rows.jsonl"}
 
 
-def read(folder: Path, *overrides: str, **said: Any) -> Grid:
-    record = {"base": ["tiny.yaml"], "overrides": ["encoder.name=x"], "test": [TEST], **said}
+def read(folder: Path, *overrides: str, **changes: Any) -> Grid:
+    record = {"base": ["tiny.yaml"], "overrides": ["encoder.name=x"], "test": [TEST], **changes}
     path = folder / "mine.yaml"
     path.write_text(json.dumps(record), encoding="utf-8")
     return read_grid(path, folder / "out", overrides)
@@ -36,8 +36,8 @@ def test_axes_are_combined_and_a_seed_is_finished_before_the_next(tmp_path: Path
     axes = {"granularity": ["token", "example"], "data.use_evidence": [True, False]}
     grid = read(tmp_path, "optim.epochs=7", axes=axes, seeds=[3, 5])
     assert list(grid.cells) == [
-        f"granularity={one},use_evidence={other}"
-        for one in ("token", "example")
+        f"granularity={unit},use_evidence={other}"
+        for unit in ("token", "example")
         for other in ("true", "false")
     ]
     assert [run.seed for run in grid.runs] == [3] * 4 + [5] * 4

@@ -35,10 +35,10 @@ def test_rows_are_read_in_the_calls_and_the_precision_of_the_training(
         return read(self, ids, *others, **heads)
 
     monkeypatch.setattr(RagModel, "read", watch)
-    found = score_rows(bundle, {"tiny": [*labelled_examples] * 4}, config)
-    assert found.device == f"torch {precision} on cpu"
+    scored = score_rows(bundle, {"tiny": [*labelled_examples] * 4}, config)
+    assert scored.device == f"torch {precision} on cpu"
     assert max(count for count, _ in calls) == 3, "a call of 512 positions would take more"
     assert {reduced for _, reduced in calls} == {precision == "bf16"}
-    assert len(found.rows) == 12 and all(
-        isinstance(row.prediction.evaluation, Evaluation) for row in found.rows
+    assert len(scored.rows) == 12 and all(
+        isinstance(row.prediction.evaluation, Evaluation) for row in scored.rows
     )

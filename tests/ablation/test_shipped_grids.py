@@ -82,14 +82,14 @@ def write_data() -> None:
         texts = {"question": f"What of {number}?"}
         texts["passages"] = f"passage 1:Clay {number} rests for a day.\n"
         sources.append(json.dumps({**known, "source_info": texts}))
-        given = {"id": f"r{number}", "source_id": str(number), "model": "writer", "labels": []}
-        given |= {"split": "train", "quality": "good", "response": f"{number} rests."}
-        responses.append(json.dumps(given))
+        row = {"id": f"r{number}", "source_id": str(number), "model": "writer", "labels": []}
+        row |= {"split": "train", "quality": "good", "response": f"{number} rests."}
+        responses.append(json.dumps(row))
     Path("data/ragtruth").mkdir()
     Path("data/ragtruth/source_info.jsonl").write_text("\n".join(sources), encoding="utf-8")
     Path("data/ragtruth/response.jsonl").write_text("\n".join(responses), encoding="utf-8")
     base = yaml.safe_load(EMBEDDED.read_text(encoding="utf-8"))["data"]
-    files = {one["spec"].partition(":")[2] for one in (*base["train"], *base["dev"])}
+    files = {source["spec"].partition(":")[2] for source in (*base["train"], *base["dev"])}
     for file in sorted(file for file in files if file.endswith(".jsonl.xz")):
         name = Path(file).name.partition(".")[0]
         names = {"claims": CLAIMS, "relevance": ("qmsum", "wikiqa")}.get(name, (name,))
@@ -101,14 +101,14 @@ def write_data() -> None:
 
 def begun(grid: Grid, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the runs that a grid begins, without training them."""
-    found: list[str] = []
+    names: list[str] = []
 
     def note(run: Run, *_: object, **__: object) -> None:
-        found.append(run.name)
+        names.append(run.name)
 
     monkeypatch.setattr(ablate_module, "finish", note)
     assert ablate(grid) == []
-    return found
+    return names
 
 
 @pytest.mark.usefixtures("in_data")

@@ -23,8 +23,8 @@ CELLS = ("plain", "other")
 def scored(number: int, relevance: float | None, **more: Any) -> JudgedRow:
     """Return a row that is nothing but its own group; the true relevance is 0."""
     labels = Labels(relevance=0.0, adherent=more.get("adherent"), utilization=more.get("truth"))
-    found = verdict(more.get("faithfulness"), (), relevance, more.get("utilization"))
-    row = predicted(labels, found, more.get("source", "made/up"), f"g{number}")
+    result = verdict(more.get("faithfulness"), (), relevance, more.get("utilization"))
+    row = predicted(labels, result, more.get("source", "made/up"), f"g{number}")
     return JudgedRow("t", row, more.get("leaked"))
 
 
@@ -33,8 +33,8 @@ def runs_of(*cells_and_seeds: tuple[str, int]) -> list[Run]:
 
 
 def compared(runs: Sequence[Sequence[JudgedRow]], name: str) -> Compared:
-    (found,) = [compare_run for compare_run in compare_runs(runs) if compare_run.measure == name]
-    return found
+    (measure,) = [compare_run for compare_run in compare_runs(runs) if compare_run.measure == name]
+    return measure
 
 
 # By hand --------------------------------------------------------------------------------------
@@ -56,8 +56,8 @@ def test_a_difference_is_paired_over_rows_and_over_seeds() -> None:
     plain, other = [scored(0, 0.1), scored(1, 0.3)], [scored(0, 0.2), scored(1, 0.2)]
     worse = [scored(0, 0.3), scored(1, 0.3)]
     runs = runs_of(("plain", 0), ("other", 0), ("plain", 1), ("other", 1))
-    one = compared([plain, other, other, worse], "relevance_rmse")
-    first, second = values_of(one, runs, CELLS)
+    measure = compared([plain, other, other, worse], "relevance_rmse")
+    first, second = values_of(measure, runs, CELLS)
     both = 0.05**0.5
     assert (first.n, first.groups, first.positives) == (2, 2, None)
     assert first.seeds == pytest.approx({0: both, 1: 0.2})
@@ -92,9 +92,9 @@ def test_a_difference_that_one_document_decides_has_no_interval_over_rows() -> N
         values = enumerate(faithfulness)
         return [scored(n, 0.0, faithfulness=value, adherent=n > 0) for n, value in values]
 
-    one = compared([rows(0.1, 0.2, 0.3, 0.4), rows(0.3, 0.2, 0.1, 0.4)], "hallucination_auroc")
-    assert 0.5 < one.estimates[0].defined_share() < 0.95
-    _, other = values_of(one, runs_of(("plain", 0), ("other", 0)), CELLS)
+    measure = compared([rows(0.1, 0.2, 0.3, 0.4), rows(0.3, 0.2, 0.1, 0.4)], "hallucination_auroc")
+    assert 0.5 < measure.estimates[0].defined_share() < 0.95
+    _, other = values_of(measure, runs_of(("plain", 0), ("other", 0)), CELLS)
     assert other.difference == pytest.approx(1 / 3 - 1)
     assert (other.rows_low, other.rows_high) == (None, None)
 
@@ -124,24 +124,26 @@ def test_only_seeds_that_both_cells_have_are_compared() -> None:
 def test_a_row_that_fails_in_one_run_is_in_no_run() -> None:
     whole = [scored(0, 0.1), scored(1, 0.2), scored(2, 0.9)]
     failed = replace(whole[2].prediction, evaluation=FAILED)
-    one = compared([whole, [*whole[:2], replace(whole[2], prediction=failed)]], "relevance_rmse")
-    assert one.n == 2
-    assert one.estimates[0].value == pytest.approx((0.05 / 2) ** 0.5)
+    measure = compared(
+        [whole, [*whole[:2], replace(whole[2], prediction=failed)]], "relevance_rmse"
+    )
+    assert measure.n == 2
+    assert measure.estimates[0].value == pytest.approx((0.05 / 2) ** 0.5)
 
 
 def test_leak_free_rows_are_measured_alone_if_leaks_are_known() -> None:
     rows = [scored(n, n / 10, leaked=leaked) for n, leaked in enumerate([True, False, False])]
     also = [replace(row, leaked=n == 1) for n, row in enumerate(rows)]
-    found = {
+    by_source = {
         compare_run.source: compare_run
         for compare_run in compare_runs([rows, also])
         if compare_run.measure == "relevance_rmse"
     }
-    assert {name: one.n for name, one in found.items()} == {
+    assert {name: measure.n for name, measure in by_source.items()} == {
         "made/up": 3,
         "made/up, leak-free rows": 1,
     }
-    free = found["made/up, leak-free rows"]
+    free = by_source["made/up, leak-free rows"]
     assert [estimate.value for estimate in free.estimates] == pytest.approx([0.2, 0.2])
     assert free.overall
     unknown = [replace(row, leaked=None) for row in rows]

@@ -24,10 +24,11 @@ def write(path: Path, documents: int = 25, **labels: Any) -> Path:
     """Write two rows of each document; ``labels`` replaces their labels."""
     rows = []
     for n in range(2 * documents):
-        one = row(n, *PAIRS[n % 4], f"document {n // 2}")
-        one["contexts"] = [*one["contexts"], f"The lamp of tower {n // 2} was lit that year."]
-        one["question"] = f"What of mill {n // 2}?"
-        rows.append(one | ({"labels": labels} if labels else {}))
+        labelled_row = row(n, *PAIRS[n % 4], f"document {n // 2}")
+        lamp = f"The lamp of tower {n // 2} was lit that year."
+        labelled_row["contexts"] = [*labelled_row["contexts"], lamp]
+        labelled_row["question"] = f"What of mill {n // 2}?"
+        rows.append(labelled_row | ({"labels": labels} if labels else {}))
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     return path
 
@@ -52,21 +53,21 @@ def test_a_killed_adaptation_is_calibrated_exported_and_tested_without_training_
         adapt_module.adapt(write(tmp_path / "more.jsonl", 26), out, overrides)
 
     monkeypatch.setattr(adapt_module, "train", interrupt)
-    found = adapt_module.adapt(file, out, overrides)
-    assert found.bundle == out / "bundle"
-    assert found.parts == {"train": (20, 10), "validation": (10, 5), "test": (20, 10)}
-    assert found.unmeasured == []
-    assert {change.n for change in found.changes} == {20}
+    adapted = adapt_module.adapt(file, out, overrides)
+    assert adapted.bundle == out / "bundle"
+    assert adapted.parts == {"train": (20, 10), "validation": (10, 5), "test": (20, 10)}
+    assert adapted.unmeasured == []
+    assert {change.n for change in adapted.changes} == {20}
     assert {"hallucination_auroc", "relevance_rmse", "span_f1"} <= {
-        change.measure for change in found.changes
+        change.measure for change in adapted.changes
     }
-    info = read_bundle(found.bundle).info
+    info = read_bundle(adapted.bundle).info
     assert [graph.precision for graph in info.graphs] == ["fp32"]
     assert info.calibration.split == "validation"
-    verdict = Evaluator(found.bundle).evaluate("What?", ["The mill is old."], "It is.")
+    verdict = Evaluator(adapted.bundle).evaluate("What?", ["The mill is old."], "It is.")
     assert verdict.adherent in (True, False)
     record = json.loads((out / "adapt.json").read_text(encoding="utf-8"))
-    assert record["better"] is found.better
+    assert record["better"] is adapted.better
     assert record["peak_bytes"] > 0
     with pytest.raises(BundleError, match="exists already; choose another folder"):
         adapt_module.adapt(file, out, overrides)
@@ -88,9 +89,9 @@ def test_heads_windows_reduction_and_thresholds_are_those_of_the_first_bundle(
     settings = [f"encoder.name={first}", *overrides[1:]]
     # Rows with relevance alone keep the thresholds, and say what was not measured.
     file = write(tmp_path / "rows.jsonl", relevant=[[0, 0, 16]])
-    found = adapt_module.adapt(file, tmp_path / "mine", settings)
-    assert found.unmeasured == ["faithfulness", "utilization"]
-    adapted = read_bundle(found.bundle).info
+    tuned = adapt_module.adapt(file, tmp_path / "mine", settings)
+    assert tuned.unmeasured == ["faithfulness", "utilization"]
+    adapted = read_bundle(tuned.bundle).info
     assert adapted.thresholds == info.thresholds
     assert adapted.window == replace(window, size=48)
     assert adapted.heads == info.heads
@@ -134,8 +135,8 @@ def test_the_command_says_whether_to_keep_the_old_model(
 ) -> None:
     area = Change("hallucination_auroc", 0.7, 0.8, *change, 90, 30, 40)
     parts = {"train": (99, 50), "validation": (30, 9), "test": (90, 40)}
-    found = Adapted(Path("mine/bundle"), "embedded", parts, 3, [area], 7.25, 3 * 2**29)
-    monkeypatch.setattr(adapt_module, "adapt", lambda *_: found)
+    adapted = Adapted(Path("mine/bundle"), "embedded", parts, 3, [area], 7.25, 3 * 2**29)
+    monkeypatch.setattr(adapt_module, "adapt", lambda *_: adapted)
     assert exit_code(monkeypatch, "adapt", "rows.jsonl", "--out", "mine") == code
     shown = capsys.readouterr()
     assert said in shown.out + shown.err

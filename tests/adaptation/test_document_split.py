@@ -55,18 +55,20 @@ def test_groups_that_share_a_passage_are_one_document() -> None:
     twin = rows_of(1, start=99)[0]
     texts = RagExample("Again?", (*rows[0].example.contexts, "Another passage."), "A.")
     shared = replace(twin, example=texts)
-    found = {row.example.question: row.group for row in split_by_document([*rows, shared], "mine")}
-    assert found["Again?"] == found["Question 0 of 0?"] != found["Question 0 of 1?"]
+    groups = {row.example.question: row.group for row in split_by_document([*rows, shared], "mine")}
+    assert groups["Again?"] == groups["Question 0 of 0?"] != groups["Question 0 of 1?"]
 
 
 def test_rows_of_the_publishers_test_split_are_the_test_part_without_their_documents() -> None:
-    own = rows_of(12, split="test", start=100)
-    other = replace(own[0], split="train", example=replace(own[0].example, question="Other?"))
-    found = split_by_document([*rows_of(20), *own, other], "mine")
-    assert {row.example.question for row in found if row.split == "test"} == {
-        row.example.question for row in own
+    test_rows = rows_of(12, split="test", start=100)
+    other = replace(
+        test_rows[0], split="train", example=replace(test_rows[0].example, question="Other?")
+    )
+    split = split_by_document([*rows_of(20), *test_rows, other], "mine")
+    assert {row.example.question for row in split if row.split == "test"} == {
+        row.example.question for row in test_rows
     }
-    assert len(found) == 64 and "Other?" not in {row.example.question for row in found}
+    assert len(split) == 64 and "Other?" not in {row.example.question for row in split}
 
 
 def test_a_part_of_large_documents_has_its_share_of_the_rows() -> None:
@@ -82,5 +84,5 @@ def test_rows_that_share_passages_with_other_parts_are_counted() -> None:
         replace(row, example=replace(row.example, contexts=(*row.example.contexts, passage)))
         for row in rows_of(40)
     ]
-    found = split_by_document(rows, "mine")
-    assert count_shared(found) == count_parts(found)["test"][0] > 0
+    split = split_by_document(rows, "mine")
+    assert count_shared(split) == count_parts(split)["test"][0] > 0

@@ -15,7 +15,7 @@ _LAST_WORD = re.compile(r"(\w+)\W*$")
 
 def answer_to(body: dict[str, Any]) -> dict[str, Any]:
     """Return a right answer to the first request for a row."""
-    prompt = next(each["content"] for each in body["messages"] if each["role"] == "user")
+    prompt = next(message["content"] for message in body["messages"] if message["role"] == "user")
     sentences = _LINE.findall(prompt)
     contexts = {key: text for key, text in sentences if key[0].isdigit()}
     support = []
@@ -32,12 +32,12 @@ def answer_to(body: dict[str, Any]) -> dict[str, Any]:
                     "fully_supported": bool(keys),
                 }
             )
-    used = sorted({key for each in support for key in each["supporting_sentence_keys"]})
+    used = sorted({key for sentence in support for key in sentence["supporting_sentence_keys"]})
     return {
         "relevance_explanation": "the first sentence of each document",
         "all_relevant_sentence_keys": [key for key in contexts if key.endswith("a")],
         "overall_supported_explanation": "by the rule",
-        "overall_supported": all(each["fully_supported"] for each in support),
+        "overall_supported": all(sentence["fully_supported"] for sentence in support),
         "sentence_support_information": support,
         "all_utilized_sentence_keys": used,
     }

@@ -91,15 +91,9 @@ def test_an_encoder_answers_as_the_weights_do_under_any_padding(tmp_path: Path, 
         backend = OpenVinoBackend(tmp_path / file, window=WINDOW, bf16=bf16, threads=1)
         for windows, answer in cases:
             outputs = backend.run(windows)
-            assert all(np.isfinite(array).all() for array in outputs.present().values()), (
-                file,
-                bf16,
-            )
-            assert largest_difference(outputs, answer) <= most, (
-                file,
-                bf16,
-                windows.input_ids.shape,
-            )
+            case = (file, bf16, windows.input_ids.shape)
+            assert all(np.isfinite(array).all() for array in outputs.present().values()), case
+            assert largest_difference(outputs, answer) <= most, case
 
 
 @needs_openvino

@@ -29,15 +29,11 @@ def test_each_row_has_a_numbered_verdict(write_log: WriteLog, judge: Judge, tmp_
     first = {**GOOD, "id": "a", "model": "m-1", "contexts": contexts, "long": "x" * 201}
     log, out = write_log([first, "", "{broken", {**GOOD, "turn": 3}]), tmp_path / "v.jsonl"
     record = judge(log, out)
-    verdict_line, broken, two = read(out)
-    assert (verdict_line["row"], verdict_line["id"], verdict_line["metadata"]) == (
-        1,
-        "a",
-        {"model": "m-1"},
-    )
-    assert verdict_line["context_ids"] == ["7", None]
-    assert len(verdict_line["contexts"]) == 2
-    assert "texts" not in verdict_line
+    whole, broken, two = read(out)
+    assert (whole["row"], whole["id"], whole["metadata"]) == (1, "a", {"model": "m-1"})
+    assert whole["context_ids"] == ["7", None]
+    assert len(whole["contexts"]) == 2
+    assert "texts" not in whole
     assert (broken["row"], broken["error"]["code"]) == (2, "malformed_line")
     assert broken["error"]["line"] == 3
     assert broken["error"]["message"].startswith("line 3: ")

@@ -70,9 +70,9 @@ class ScriptedServer:
             if "error" in result:
                 return error(422, result["error"]["code"])
             return httpx2.Response(200, json=result)
-        if any(len(one["contexts"]) > 256 for one in record["examples"]):
+        if any(len(example["contexts"]) > 256 for example in record["examples"]):
             return error(422, "validation")
-        results = [self._evaluate(one, allow) for one in record["examples"]]
+        results = [self._evaluate(example, allow) for example in record["examples"]]
         return httpx2.Response(200, json={"results": results})
 
     async def answer_async(self, request: httpx2.Request) -> httpx2.Response:

@@ -49,8 +49,8 @@ def test_an_example_is_refused_as_the_evaluator_refuses_it(
 
 
 def test_own_sentences_are_not_sent(client: Any, server: ScriptedServer) -> None:
-    own = RagExample("Where?", ("Here.",), "There.", "x", response_sentences=())
-    (result,) = client.evaluate_many([own])
+    presplit = RagExample("Where?", ("Here.",), "There.", "x", response_sentences=())
+    (result,) = client.evaluate_many([presplit])
     assert (result.id, result.code) == ("x", "own_sentences")
     assert server.requests == []
 
@@ -123,11 +123,11 @@ def test_results_of_a_stream_are_in_order_and_failures_stay_in_place(
 ) -> None:
     before = FailedEvaluation("row-9", "malformed_line", "line 9")
     empty = RagExample("Where?", (), "There.", "e")
-    given: list[RagExample | FailedEvaluation] = [EXAMPLES[0], before, empty, *EXAMPLES[1:], before]
+    rows: list[RagExample | FailedEvaluation] = [EXAMPLES[0], before, empty, *EXAMPLES[1:], before]
     expected = [embedded.evaluate(**call(example)) for example in EXAMPLES]
     for size in (1, 2, 64):
         with kind(server.url, connections=2, examples_per_request=size) as client:
-            got = list(client.evaluate_many(given))
+            got = list(client.evaluate_many(rows))
         assert [result for result in got if isinstance(result, Evaluation)] == expected
         assert got[1] == got[5] == before
         assert isinstance(got[2], FailedEvaluation)

@@ -26,13 +26,13 @@ def test_help_shows_every_option_whole_in_80_columns(help_option: str) -> None:
     assert isinstance(group, TyperGroup)
     commands: list[tuple[list[str], Any]] = [([], group)]
     for words, command in commands:  # grows while it is read
-        found = CliRunner().invoke(app, [*words, help_option], terminal_width=80)
-        assert found.exit_code == 0, words
-        shown = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", found.output))
+        result = CliRunner().invoke(app, [*words, help_option], terminal_width=80)
+        assert result.exit_code == 0, words
+        shown = set(re.findall(r"(?<![\w-])--?[a-z][\w-]*", result.output))
         names = [name for param in command.params for name in (*param.opts, *param.secondary_opts)]
         assert {name for name in names if name.startswith("-")} <= shown, words
-        assert max(map(len, found.output.splitlines())) <= 80, words
-        assert "…" not in found.output
+        assert max(map(len, result.output.splitlines())) <= 80, words
+        assert "…" not in result.output
         nested = getattr(command, "commands", {})
         commands += [([*words, name], inner) for name, inner in nested.items()]
     assert len(commands) > 10

@@ -92,9 +92,9 @@ def test_fields_of_a_dataclass_are_options_and_the_command_gets_the_dataclass(
     ],
 )
 def test_a_refused_value_is_wrong_usage(app: typer.Typer, words: str, message: str) -> None:
-    found = run(app, *words.split())
-    assert (found.exit_code, GIVEN) == (2, [])
-    assert message in " ".join(found.output.split())
+    result = run(app, *words.split())
+    assert (result.exit_code, GIVEN) == (2, [])
+    assert message in " ".join(result.output.split())
 
 
 def test_the_help_has_plain_options_first_and_rare_ones_last(app: typer.Typer) -> None:

@@ -40,9 +40,9 @@ def test_a_sheet_is_measured_and_its_threshold_used_without_torch(tmp_path: Path
     done = run("test", SHEET, *options, "--cascade")
     assert done.returncode == 0, done.stderr
     written = json.loads(figures.read_bytes())
-    by_name = {one["name"]: one for one in written["thresholds"]}
+    by_name = {threshold["name"]: threshold for threshold in written["thresholds"]}
     assert by_name.keys() == {"careful", "balanced", "strict", "rate", "best_f1"}
-    values = [one["threshold"] for one in written["thresholds"]]
+    values = [threshold["threshold"] for threshold in written["thresholds"]]
     assert values == sorted(values)
     used, rate = by_name["balanced"], by_name["rate"]
     assert used["found"] + used["missed"] == 12

@@ -49,8 +49,8 @@ def folder(tmp_path: Path) -> Path:
             wrong = [{"start": 0, "end": 4, "text": "Clay", "label_type": "Evident Conflict"}]
             for n, labels in enumerate(([], wrong)):
                 model = ("gpt-4-0613", "llama-2-7b-chat")[n]
-                own = {"id": f"{name}-{n}", "source_id": name, "labels": labels, "model": model}
-                responses.append(response(**own))
+                written = {"id": f"{name}-{n}", "source_id": name, "labels": labels, "model": model}
+                responses.append(response(**written))
     write_lines(data / "ragtruth" / "source_info.jsonl", sources)
     write_lines(data / "ragtruth" / "response.jsonl", responses)
     questions = list(itertools.islice(dev_names("How long does clay {} rest?", digest), 3))
@@ -102,12 +102,12 @@ def test_a_bundle_is_measured_by_the_rule_beside_another(
     names = (
         "QA,Summary,Data2txt,RAGBench,search,dialogue,long answers,changed facts,other names,mean"
     )
-    assert [one["set"] for one in figures["answers"]] == names.split(",")
-    assert [one["n"] for one in figures["answers"]] == [6] * 9 + [54]
-    assert all(one["change"][0] == 0 for one in figures["answers"])
-    relevance = {one["set"]: one["n"] for one in figures["relevance"]}
+    assert [figure["set"] for figure in figures["answers"]] == names.split(",")
+    assert [figure["n"] for figure in figures["answers"]] == [6] * 9 + [54]
+    assert all(figure["change"][0] == 0 for figure in figures["answers"])
+    relevance = {figure["set"]: figure["n"] for figure in figures["relevance"]}
     assert relevance == {"WikiQA": 3, "SelQA": 3, "topics": 3, "RAGBench": 6, "mean": 15}
-    shown = {(one["set"], one["measure"]): one["n"] for one in figures["shown"]}
+    shown = {(figure["set"], figure["measure"]): figure["n"] for figure in figures["shown"]}
     assert shown["changed facts", "pairs"] == shown["Summary, open", "F1"] == 3
 
 
@@ -116,7 +116,7 @@ def test_one_of_so_many_documents_is_measured(
 ) -> None:
     file = tmp_path / "figures.json"
     assert exit_code(monkeypatch, "test", "--rule", folder, "--every", "2", "--json", file) == 0
-    counts = [one["n"] for one in json.loads(file.read_bytes())["answers"]]
+    counts = [figure["n"] for figure in json.loads(file.read_bytes())["answers"]]
     assert 0 < counts[-1] < 54
     (folder / "eval" / "changed_facts.jsonl.xz").unlink()
     assert exit_code(monkeypatch, "test", "--rule", folder) == 2

@@ -120,8 +120,8 @@ def test_what_is_kept_can_be_loaded_and_is_written_down(
     bundle = read_bundle(copied)
     assert bundle.info.openvino == info and info.rows == 3 and info.method == method
     assert [candidate.method for candidate in info.candidates] == ["static", "dynamic", "half"]
-    own = {"model.openvino.xml", "model.openvino.weights"}
-    assert own & bundle.manifest.files.keys() == (set() if method == "dynamic" else own)
+    files = {"model.openvino.xml", "model.openvino.weights"}
+    assert files & bundle.manifest.files.keys() == (set() if method == "dynamic" else files)
     expected = read_self_test(bundle.path("self_test.json")).expected
     assert {info.answers(bf16=False), "model.int8.onnx", "model.safetensors"} <= expected.keys()
     worst = json.loads(bundle.path("parity.json").read_text())["worst"]
@@ -132,9 +132,9 @@ def test_what_is_kept_can_be_loaded_and_is_written_down(
     assert evaluator.precision == ("bf16" if method == "half" else "int8")
     assert evaluator.backend_name == f"openvino {info.file}"
     fp32 = Evaluator(tiny_bundle, 1, precision="fp32")
-    (found,), (wanted,) = (each.evaluate_many([rows[0].example]) for each in (evaluator, fp32))
-    assert isinstance(found, Evaluation) and isinstance(wanted, Evaluation)
-    assert found.relevance == pytest.approx(wanted.relevance, abs=0.1)
+    (verdict,), (wanted,) = (judge.evaluate_many([rows[0].example]) for judge in (evaluator, fp32))
+    assert isinstance(verdict, Evaluation) and isinstance(wanted, Evaluation)
+    assert verdict.relevance == pytest.approx(wanted.relevance, abs=0.1)
 
     assert bundle.has("model.onnx") == ("model.onnx" in expected) == (not serving)
     if serving:
@@ -157,9 +157,10 @@ FACTS = (
 def test_the_embedded_model_is_exported_and_answers_as_before(tmp_path: Path) -> None:
     written = []
     for fact, wrong in FACTS:
-        for response, said in ((fact, True), (wrong, False)):
+        for response, expected in ((fact, True), (wrong, False)):
             marks = [[0, 0, len(fact)]]
-            labels = {"adherent": said, "relevant": marks, "utilized": marks if said else []}
+            used = marks if expected else []
+            labels = {"adherent": expected, "relevant": marks, "utilized": used}
             texts = {"contexts": [f"{fact} It rained."], "response": response}
             written.append({"question": "What is true?", **texts, "group": fact, "labels": labels})
     data, out = tmp_path / "facts.jsonl", tmp_path / "out"
@@ -174,10 +175,10 @@ def test_the_embedded_model_is_exported_and_answers_as_before(tmp_path: Path) ->
         Evaluator("embedded", 1, backend="torch", device="cpu"),
         Evaluator(out, 1, backend="openvino"),
     ):
-        found = list(evaluator.evaluate_many(row.example for row in rows))
-        adherent = [isinstance(each, Evaluation) and each.adherent for each in found]
+        verdicts = list(evaluator.evaluate_many(row.example for row in rows))
+        adherent = [isinstance(verdict, Evaluation) and verdict.adherent for verdict in verdicts]
         assert adherent == [True, False] * len(FACTS), evaluator.backend_name
-        measured.append(measure_results(evaluator.backend_name, rows, found, "facts"))
+        measured.append(measure_results(evaluator.backend_name, rows, verdicts, "facts"))
     kept = read_bundle(out).info.openvino
     assert kept is not None and evaluator.backend_name == f"openvino {kept.file}"
     assert max(losses(*measured)) <= MAX_LOSS

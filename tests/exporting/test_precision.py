@@ -108,17 +108,17 @@ def test_it_answers_as_fp32_does(
     graph: onnx.ModelProto, precision: Half, most: float, sizes: Sizes
 ) -> None:
     expected = run(graph, sizes)
-    found = run(emulated(mixed(graph, precision)), sizes)
-    off = [float(np.abs(one - two).max()) for one, two in zip(expected, found, strict=True)]
-    assert all(np.isfinite(array).all() for array in found)
+    answers = run(emulated(mixed(graph, precision)), sizes)
+    off = [float(np.abs(answer - two).max()) for answer, two in zip(expected, answers, strict=True)]
+    assert all(np.isfinite(array).all() for array in answers)
     assert 0 < max(off) <= most
 
 
 @pytest.mark.parametrize("kind", ["bert", "deberta-v2", "mpnet", "modernbert"])
 def test_the_fp16_graph_runs_without_emulation(kind: str) -> None:
     sizes = Sizes(3, 40, 2, 9, 2, 23, 3)
-    expected, found = run(graph_of(kind), sizes), run(mixed(graph_of(kind), "fp16"), sizes)
-    assert max(np.abs(a - b).max() for a, b in zip(expected, found, strict=True)) <= 2e-3
+    expected, answers = run(graph_of(kind), sizes), run(mixed(graph_of(kind), "fp16"), sizes)
+    assert max(np.abs(a - b).max() for a, b in zip(expected, answers, strict=True)) <= 2e-3
 
 
 @pytest.mark.parametrize("precision", [None, *HALVES])
@@ -134,13 +134,14 @@ def test_tensorrt_can_parse_every_operator(graph: onnx.ModelProto, precision: Ha
         values = node.input[1:] if node.op_type == "Where" else node.input[:1]
         for name in values:
             assert NAMES[types[name]] in table["operators"][node.op_type], (node.op_type, name)
-        place = table["constant_input"].get(node.op_type)
-        if place is not None and len(node.input) > place:
-            assert node.input[place] in constants, node.name
+        index = table["constant_input"].get(node.op_type)
+        if index is not None and len(node.input) > index:
+            assert node.input[index] in constants, node.name
         if node.op_type == "LayerNormalization":
             assert [name for name in node.output if name] == list(node.output[:1])
         if node.op_type == "Attention":
-            assert {each.name for each in node.attribute} <= {"scale", "softmax_precision"}
+            names = {attribute.name for attribute in node.attribute}
+            assert names <= {"scale", "softmax_precision"}
 
 
 # Rules on graphs of a few nodes ---------------------------------------------------------------

@@ -29,8 +29,8 @@ def test_a_weight_settles_where_its_loss_says() -> None:
         weights(losses).backward()
         steps.step()
     # The minimum of exp(-s) * loss + s / 2 is at exp(-s) = 1 / (2 * loss).
-    found = {head: weight.item() for head, weight in weights.weights().items()}
-    assert found == pytest.approx({"support": 1.0, "relevance": 4.0}, rel=0.01)
+    by_head = {head: weight.item() for head, weight in weights.weights().items()}
+    assert by_head == pytest.approx({"support": 1.0, "relevance": 4.0}, rel=0.01)
 
 
 def test_a_head_of_which_nothing_is_known_moves_nothing_but_stays_in_the_graph() -> None:

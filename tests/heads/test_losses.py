@@ -38,9 +38,9 @@ def test_padding_and_unknown_labels_have_no_gradient() -> None:
     # Padding in the first, nothing known of the second, one token unknown in the third.
     marks = torch.tensor([[1, 0, -1], [-1, -1, -1], [1, -1, 1]])
     weight = torch.tensor([[0.5, 0.5, 0.0], [0.4, 0.3, 0.3], [0.4, 0.3, 0.3]])
-    found = loss(logits, marks, weight, torch.ones(3))
-    assert found.item() == pytest.approx(2 * math.log(2))
-    found.backward()
+    value = loss(logits, marks, weight, torch.ones(3))
+    assert value.item() == pytest.approx(2 * math.log(2))
+    value.backward()
     assert logits.grad is not None
     assert (logits.grad != 0).tolist() == [[True, True, False], [False] * 3, [True, False, True]]
 
@@ -55,8 +55,8 @@ def test_the_error_of_a_share_is_squared_weighted_and_blind_to_the_unknown() -> 
 
 
 def gradient(loss: Tensor, logits: Tensor) -> Tensor:
-    (found,) = torch.autograd.grad(loss, logits)
-    return found
+    (gradient,) = torch.autograd.grad(loss, logits)
+    return gradient
 
 
 def test_the_gradient_is_zero_where_both_agree_and_only_there() -> None:
@@ -106,11 +106,15 @@ def test_each_pair_has_the_cosine_of_its_directions(shared: nn.Parameter) -> Non
 
 
 def test_only_what_every_head_reaches_and_heads_with_a_loss_count(shared: nn.Parameter) -> None:
-    own = nn.Parameter(torch.tensor([5.0]))
-    losses = {"support": along(shared, 1.0, 0.0) + own.sum(), "relevance": along(shared, 2.0, 0.0)}
-    assert gradient_cosines(losses, [shared, own])["support_relevance"].item() == pytest.approx(1.0)
-    apart = {"support": own.sum(), "relevance": along(shared, 2.0, 0.0)}
-    assert gradient_cosines(apart, [shared, own]) == {}
+    parameter = nn.Parameter(torch.tensor([5.0]))
+    losses = {
+        "support": along(shared, 1.0, 0.0) + parameter.sum(),
+        "relevance": along(shared, 2.0, 0.0),
+    }
+    cosine = gradient_cosines(losses, [shared, parameter])["support_relevance"]
+    assert cosine.item() == pytest.approx(1.0)
+    apart = {"support": parameter.sum(), "relevance": along(shared, 2.0, 0.0)}
+    assert gradient_cosines(apart, [shared, parameter]) == {}
     without_loss = {"support": along(shared, 1.0, 0.0), "relevance": along(shared, 0.0, 0.0)}
     assert gradient_cosines(without_loss, [shared]) == {}
 

@@ -91,16 +91,16 @@ def test_sentence_loss_by_hand() -> None:
     labels = torch.tensor([[1, 0, 1, -1, 1, -1]])
     classes = torch.full((1, 6, 2), -1)
     classes[0, 3] = torch.tensor([1, 0])
-    given = support, pool, classes, labels
+    arguments = support, pool, classes, labels
     wrong, right = -math.log(0.25), -math.log(0.25)
-    found = sentence_loss(*given, ONE)
-    assert found.item() == pytest.approx((wrong + right) / 2)
+    value = sentence_loss(*arguments, ONE)
+    assert value.item() == pytest.approx((wrong + right) / 2)
     support[0, 0] = 0.5
-    found = sentence_loss(*given, 2 * ONE)
-    assert found.item() == pytest.approx(2 * (math.log(2) + right) / 2)
+    value = sentence_loss(*arguments, 2 * ONE)
+    assert value.item() == pytest.approx(2 * (math.log(2) + right) / 2)
     classes[0, 3, 1] = 2  # contradicted in a window
-    found = sentence_loss(*given, ONE)
-    assert found.item() == pytest.approx((math.log(2) - math.log(0.75)) / 2)
+    value = sentence_loss(*arguments, ONE)
+    assert value.item() == pytest.approx((math.log(2) - math.log(0.75)) / 2)
 
 
 def test_verdict_loss_by_hand() -> None:
@@ -166,8 +166,8 @@ def test_right_and_wrong_responses_are_compared_and_each_wrong_one_counts_once()
     pairs = torch.tensor([[0, 2], [1, 2], [3, 4]])
     loss = opposites_loss(faithfulness, pairs, torch.tensor([9.0, 9.0, 2.0, 9.0, 1.0]))
     odds = torch.tensor([4.0, 1.0, 9.0])  # of the right response to the wrong one's
-    each = torch.log1p(1 / odds)
-    assert loss.item() == pytest.approx(float(2 * (each[0] + each[1]) / 2 + each[2]))
+    term = torch.log1p(1 / odds)
+    assert loss.item() == pytest.approx(float(2 * (term[0] + term[1]) / 2 + term[2]))
     loss.backward()
     assert faithfulness.grad is not None
     assert faithfulness.grad.sign().tolist() == [-1, -1, 1, -1, 1]

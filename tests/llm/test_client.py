@@ -203,7 +203,7 @@ def test_calls_at_once_do_not_exceed_the_budget_together() -> None:
         with concurrent.futures.ThreadPoolExecutor(32) as pool:
             asked = [pool.submit(client.ask, request(f"{n}")) for n in range(32)]
         client.close()
-    answered = [each for each in asked if each.exception() is None]
+    answered = [task for task in asked if task.exception() is None]
     assert len(answered) == len(endpoint.bodies) == 8
     assert budget.spent <= 0.021
 

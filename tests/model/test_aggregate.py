@@ -29,35 +29,35 @@ def test_supported_anywhere_needs_one_window_that_supports(make: Make) -> None:
     # Two windows of four positions; each shows tokens 0, 1, 2 at its positions 1, 2, 3.
     window_probs = make([0.0, 0.875, 0.25, 0.125, 0.0, 0.125, 0.375, 0.75])
     response_at = make([[[1, 5], [2, 6], [3, 7]]])
-    found = aggregate.supported_anywhere(window_probs, response_at)
+    joined = aggregate.supported_anywhere(window_probs, response_at)
     # Neither all windows nor their mean decide. A token in one window only, and one in none, are
     # not read at position 0 instead of -1.
-    assert found.tolist() == [[0.875, 0.375, 0.75]]
+    assert joined.tolist() == [[0.875, 0.375, 0.75]]
     response_at = make([[[2, -1], [-1, -1], [-1, 3]]])
-    found = aggregate.supported_anywhere(make([0.75, 0.5, 0.25, 0.125]), response_at)
-    assert found.tolist() == [[0.25, 0.0, 0.125]]
+    joined = aggregate.supported_anywhere(make([0.75, 0.5, 0.25, 0.125]), response_at)
+    assert joined.tolist() == [[0.25, 0.0, 0.125]]
 
 
 def test_evidence_is_joined_by_the_mean_of_logits(make: Make) -> None:
     ordinary, evidence = make([[2.0, 2.0, -4.0, 2.0, 2.0]]), make([[-6.0, 4.0, 8.0, 100.0, -6.0]])
     gathered, windows = make([[True, True, True, False, True]]), make([[4, 2, 3, 0, 8]])
-    found = aggregate.join_evidence(ordinary, evidence, gathered, windows)
+    joined = aggregate.join_evidence(ordinary, evidence, gathered, windows)
     # Neither the maximum nor the minimum decides; without an evidence window nothing changes.
-    assert found.tolist() == [[0.0, 3.0, 0.0, 2.0, 1.0]]
+    assert joined.tolist() == [[0.0, 3.0, 0.0, 2.0, 1.0]]
     # sqrt(.5 x .8) : sqrt(.5 x .2) is 2 : 1; equal opinions stay.
     ordinary, evidence = make([[0.5, 0.25, 0.3, 1.0]]), make([[0.8, 0.25, 0.9, 0.5]])
     gathered, windows = make([[True, True, False, True]]), make([[2, 5, 2, 2]])
-    found = aggregate.join_evidence_probs(ordinary, evidence, gathered, windows)
-    assert found.tolist()[0][:3] == pytest.approx([2 / 3, 0.25, 0.3])
-    assert 0.999 < float(found[0, 3]) < 1.0
+    joined = aggregate.join_evidence_probs(ordinary, evidence, gathered, windows)
+    assert joined.tolist()[0][:3] == pytest.approx([2 / 3, 0.25, 0.3])
+    assert 0.999 < float(joined[0, 3]) < 1.0
 
 
 def test_no_evidence_window_leaves_every_probability_to_the_bit(make: Make) -> None:
     probs = make([[0.0, 1e-9, 0.1, 0.7, 1.0]])
     nothing = make([[float("nan")] * 5])
     false, two = make([[False] * 5]), make([[2] * 5])
-    found = aggregate.join_evidence_probs(probs, nothing, false, two)
-    assert found.tolist() == probs.tolist()
+    joined = aggregate.join_evidence_probs(probs, nothing, false, two)
+    assert joined.tolist() == probs.tolist()
 
 
 def test_split_evidence_by_hand(make: Make) -> None:
@@ -82,16 +82,16 @@ def test_split_evidence_by_hand(make: Make) -> None:
 def test_of_the_two_weakest_the_lower_counts_twice(
     make: Make, probs: list[float], real: list[bool], expected: float
 ) -> None:
-    found = aggregate.two_weakest(make([probs]), make([real]))
-    assert found.tolist() == pytest.approx([expected])
+    joined = aggregate.two_weakest(make([probs]), make([real]))
+    assert joined.tolist() == pytest.approx([expected])
 
 
 def test_a_sentence_layer_scales_the_logit_and_adds_to_it(make: Make) -> None:
     support, features = make([[0.5, 0.75]]), make([[[1.0, 1.0], [0.0, 0.0]]])
     layer = SentenceLayer(2.0, math.log(3), (math.log(5), -math.log(4)))
     # The odds 1 and 3 are squared and multiplied by 3; features multiply the first by 5 / 4.
-    found = aggregate.weigh_sentences(support, features, layer)
-    assert found.tolist()[0] == pytest.approx([3.75 / 4.75, 27 / 28])
+    joined = aggregate.weigh_sentences(support, features, layer)
+    assert joined.tolist()[0] == pytest.approx([3.75 / 4.75, 27 / 28])
 
 
 def test_completeness_is_the_utilized_share_of_the_relevant(make: Make) -> None:
@@ -100,8 +100,8 @@ def test_completeness_is_the_utilized_share_of_the_relevant(make: Make) -> None:
     utilization = make([[1.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
     # Relevant: .75, of which .5 is utilized. What is utilized without being relevant counts for
     # nothing; where nothing is relevant nothing is complete.
-    found = aggregate.completeness(relevance, utilization, weight)
-    assert found.tolist() == pytest.approx([2 / 3, 0.0])
+    joined = aggregate.completeness(relevance, utilization, weight)
+    assert joined.tolist() == pytest.approx([2 / 3, 0.0])
     # As unsure of one as of the other: what is relevant, if it is, was utilized.
     half = make([[0.5, 0.5, 0.5], [0.5, 0.5, 0.5]])
     assert aggregate.completeness(half, half, weight).tolist() == pytest.approx([1.0, 1.0])
@@ -214,7 +214,7 @@ def test_a_batch_equals_its_singles(case: Case) -> None:
             setattr(case, name, values[b : b + 1])
         single = case.join()
         assert_equal(
-            Outputs(*(None if each is None else each[b : b + 1] for each in whole)), single
+            Outputs(*(None if output is None else output[b : b + 1] for output in whole)), single
         )
 
 
@@ -252,10 +252,10 @@ def test_joined_evidence_lies_between_its_two_opinions(case: Case) -> None:
     np.testing.assert_array_equal(joined[~gathered], ordinary[~gathered])
     # Beside two windows it makes no difference which of the two opinions is the gathered one.
     two = gathered & (windows == 2)
-    given, swapped = (
+    original, swapped = (
         join(*pair, windows)[two] for pair in ((ordinary, evidence), (evidence, ordinary))
     )
-    np.testing.assert_allclose(swapped, given, atol=1e-6)
+    np.testing.assert_allclose(swapped, original, atol=1e-6)
     # More support is never less, and beside more windows the evidence window decides less.
     more = join(high, evidence, windows)
     assert (more >= joined - slack).all()

@@ -71,8 +71,8 @@ def test_a_checkpoint_is_loaded_and_its_responses_are_marked(
     ids, mask, segments = three(30, encoder.pad)
     plain = Trunk.from_pretrained(str(tmp_path), attention_dropout=0.3).eval()
     assert getattr(plain.config, encoder.dropout) == 0.3
-    found, expected = plain.encode(ids, mask, segments), encoder.answer(ids, mask)
-    torch.testing.assert_close(found[mask > 0], expected[mask > 0])
+    states, expected = plain.encode(ids, mask, segments), encoder.answer(ids, mask)
+    torch.testing.assert_close(states[mask > 0], expected[mask > 0])
 
     torch.manual_seed(0)
     model, _ = initial_model(str(tmp_path), "plain", "weakest_sentence", exact_match_embedding=True)
@@ -119,11 +119,11 @@ def test_the_training_module_of_mpnet_has_the_librarys_gradients(
 def test_the_dropout_of_mpnets_attention_is_for_training_alone(
     tiny_mpnet: transformers.MPNetModel,
 ) -> None:
-    trunk, given = Trunk(tiny_mpnet).eval(), three(20, pad=1)
+    trunk, windows = Trunk(tiny_mpnet).eval(), three(20, pad=1)
     assert trunk.config.attention_probs_dropout_prob > 0
-    assert trunk.encode(*given).equal(trunk.encode(*given))
+    assert trunk.encode(*windows).equal(trunk.encode(*windows))
     for layer in trunk.train().get_submodule("encoder.encoder.layer").children():
         layer.get_submodule("attention.dropout").eval()
         layer.get_submodule("output").eval()
     trunk.get_submodule("encoder.embeddings").eval()
-    assert not trunk.encode(*given).equal(trunk.encode(*given))
+    assert not trunk.encode(*windows).equal(trunk.encode(*windows))

@@ -85,7 +85,7 @@ def test_a_head_teaches_its_own_part_and_the_shared_one(make: Make, kind: TrunkK
 def test_what_is_shared_is_run_once(make: Make, kind: TrunkKind) -> None:
     trunk = make(kind)
     first = trunk.stem if isinstance(trunk, PartialTrunk) else trunk
-    lowest = next(each for name, each in first.named_modules() if name.endswith("layer.0"))
+    lowest = next(module for name, module in first.named_modules() if name.endswith("layer.0"))
     runs: list[int] = []
     lowest.register_forward_hook(lambda *_: runs.append(1))
     trunk(*three(9))

@@ -44,10 +44,10 @@ def test_every_pattern_is_the_librarys_in_fp32(
 ) -> None:
     trunk = Trunk(tiny_encoder).eval()
     ours = inference_trunk(trunk, POSITIONS, form)
-    given = every_pattern()
+    windows = every_pattern()
     with torch.inference_mode():
-        off = (ours(*given)["support"] - trunk(*given)["support"]).abs()
-    assert off[given[1].bool()].max() < 1e-5
+        off = (ours(*windows)["support"] - trunk(*windows)["support"]).abs()
+    assert off[windows[1].bool()].max() < 1e-5
 
 
 def test_what_stands_under_the_mask_is_not_read(tiny_encoder: transformers.PreTrainedModel) -> None:

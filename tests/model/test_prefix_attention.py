@@ -48,9 +48,9 @@ def model(request: pytest.FixtureRequest) -> RagModel:
 
 
 def test_relevance_is_that_without_a_response(model: RagModel) -> None:
-    given = windows([6, 7, 8], [20, 21], [])
+    shown = windows([6, 7, 8], [20, 21], [])
     with torch.inference_mode():
-        logits = model.read(*given)
+        logits = model.read(*shown)
     context = logits["relevance"][:, :9]
     torch.testing.assert_close(context[0], context[2], atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(context[1], context[2], atol=1e-4, rtol=1e-4)
@@ -69,13 +69,13 @@ def test_the_response_still_sees_the_contexts(model: RagModel) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_inference_forms_hide_the_same(model: RagModel, form: Form) -> None:
-    given = windows([6, 7, 8, 40], [20, 21], [])
-    exported = inference_model(model, given[0].shape[1], form)
+    shown = windows([6, 7, 8, 40], [20, 21], [])
+    exported = inference_model(model, shown[0].shape[1], form)
     with torch.inference_mode():
-        wanted, found = model.read(*given), exported.read(*given)  # type: ignore[operator]
-    real = given[1] > 0
+        wanted, traced = model.read(*shown), exported.read(*shown)  # type: ignore[operator]
+    real = shown[1] > 0
     for name, logits in wanted.items():
-        torch.testing.assert_close(found[name][real], logits[real], atol=2e-4, rtol=1e-4)
+        torch.testing.assert_close(traced[name][real], logits[real], atol=2e-4, rtol=1e-4)
 
 
 def test_a_bundles_utilization_starts_from_its_old_head(bert_checkpoint: Path) -> None:

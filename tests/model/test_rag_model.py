@@ -85,8 +85,10 @@ def test_a_batch_equals_its_singles(
     model.granularity = granularity
     whole = scores_of(model, collate(layouts, pad=0))
     for b, layout in enumerate(layouts):
-        own = scores_of(model, collate([layout], pad=0))
-        assert_same(Outputs(*(None if each is None else each[b : b + 1] for each in whole)), own)
+        single = scores_of(model, collate([layout], pad=0))
+        assert_same(
+            Outputs(*(None if output is None else output[b : b + 1] for output in whole)), single
+        )
 
 
 @torch.inference_mode()
@@ -166,11 +168,11 @@ def test_a_window_is_decided_at_its_first_position(model: RagModel, layouts: lis
     by_token = model.read(*ids)
     model.granularity = "example"
     decided = model.read(*ids)
-    for name, one in decided.items():
-        each = by_token[name]
-        assert one.shape == each.shape, name
-        torch.testing.assert_close(one, each[:, :1].expand_as(each), msg=name)
-        assert (each - one).abs().max() > 1e-3, name
+    for name, by_window in decided.items():
+        tokens = by_token[name]
+        assert by_window.shape == tokens.shape, name
+        torch.testing.assert_close(by_window, tokens[:, :1].expand_as(tokens), msg=name)
+        assert (tokens - by_window).abs().max() > 1e-3, name
 
 
 def test_evidence_is_joined_in_training_as_in_serving(
@@ -202,8 +204,8 @@ def test_evidence_is_joined_in_training_as_in_serving(
         sentences = torch.from_numpy(served.sentence_support[0])
         theirs = taught.sentence_support[b, : len(sentences)]
         torch.testing.assert_close(sentences, theirs, atol=2e-5, rtol=0)
-        found = torch.from_numpy(served.faithfulness)[0]
-        torch.testing.assert_close(found, taught.faithfulness[b], atol=2e-5, rtol=0)
+        faithfulness = torch.from_numpy(served.faithfulness)[0]
+        torch.testing.assert_close(faithfulness, taught.faithfulness[b], atol=2e-5, rtol=0)
 
 
 def test_a_similarity_reads_the_question_and_not_the_padding() -> None:
@@ -214,11 +216,11 @@ def test_a_similarity_reads_the_question_and_not_the_padding() -> None:
     context_at = torch.tensor([[1, 2], [10, -1]])
     half = EVIDENCE_STATES // 2
     asked = states[0, 3:7, :half].mean(0), states[1, 2:5, :half].mean(0)
-    each = [half * (states[n, :, half:] @ asked[n]) for n in range(2)]
-    wanted = torch.stack([each[0][1:3], torch.stack([each[1][1], torch.tensor(0.0)])])
-    found = question_similarity(states, mask, segments, context_at)
-    assert torch.allclose(found, wanted, atol=1e-4)
+    products = [half * (states[n, :, half:] @ asked[n]) for n in range(2)]
+    wanted = torch.stack([products[0][1:3], torch.stack([products[1][1], torch.tensor(0.0)])])
+    similarity = question_similarity(states, mask, segments, context_at)
+    assert torch.allclose(similarity, wanted, atol=1e-4)
     longer = nn.functional.pad(states, (0, 0, 0, 4), value=7.0)
-    mask, segments = (nn.functional.pad(each, (0, 4)) for each in (mask, segments))
-    found = question_similarity(longer, mask, segments, torch.tensor([[1, 2], [14, -1]]))
-    assert torch.allclose(found, wanted, atol=1e-4)
+    mask, segments = (nn.functional.pad(values, (0, 4)) for values in (mask, segments))
+    similarity = question_similarity(longer, mask, segments, torch.tensor([[1, 2], [14, -1]]))
+    assert torch.allclose(similarity, wanted, atol=1e-4)

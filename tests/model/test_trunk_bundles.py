@@ -74,9 +74,9 @@ def test_a_shared_trunk_is_copied_for_every_head(
     model, _ = initial_model(str(folder), "bundle", "weakest_sentence", trunk=kind, shared_layers=1)
     assert (before.trunk.kind, model.trunk.kind) == ("shared", kind)
     ids = torch.arange(14).reshape(2, 7) + 5
-    given = (ids, torch.ones_like(ids), torch.zeros_like(ids))
+    windows = (ids, torch.ones_like(ids), torch.zeros_like(ids))
     with torch.inference_mode():
-        torch.testing.assert_close(model.eval().read(*given), before.read(*given))
+        torch.testing.assert_close(model.eval().read(*windows), before.read(*windows))
     torch.testing.assert_close(model.heads.state_dict(), before.heads.state_dict(), atol=0, rtol=0)
 
 
@@ -103,11 +103,14 @@ def test_what_was_trained_apart_cannot_be_joined(
 
 
 def test_a_description_of_something_else_is_refused(weights_bundle: Path) -> None:
-    own = json.loads((weights_bundle / "encoder.json").read_text())
+    described = json.loads((weights_bundle / "encoder.json").read_text())
     for changed, message in (
-        (own | {"mood": 1}, r"must hold .*pooled_support.*, and nothing else"),
-        (own | {"encoder": own["encoder"] | {"hidden_size": 3}}, r"hidden_size is 3, but bundle"),
-        ({"encoder": own["encoder"]}, r"must hold"),
+        (described | {"mood": 1}, r"must hold .*pooled_support.*, and nothing else"),
+        (
+            described | {"encoder": described["encoder"] | {"hidden_size": 3}},
+            r"hidden_size is 3, but bundle",
+        ),
+        ({"encoder": described["encoder"]}, r"must hold"),
     ):
         add_files(weights_bundle, {"encoder.json": json.dumps(changed).encode()})
         with pytest.raises(BundleError, match=message):

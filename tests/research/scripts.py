@@ -31,11 +31,11 @@ def by_text(**replies: str) -> Script:
 
 
 def statements(*values: Any) -> str:
-    found = [
+    judged = [
         {"statement": text, "reason": "", "verdict": value}
         for text, value in zip(SENTENCES, values, strict=True)
     ]
-    return f"```json\n{json.dumps({'statements': found})}\n```"
+    return f"```json\n{json.dumps({'statements': judged})}\n```"
 
 
 RAGAS = {"Break_down": json.dumps({"statements": SENTENCES})}

@@ -53,8 +53,8 @@ def test_systems_of_all_kinds_are_compared_and_a_second_run_scores_nothing(
     monkeypatch.setattr(run, "_score", lambda *_: pytest.fail("was scored"))
     compare(data, tmp_path / "out", systems)
     assert capsys.readouterr().out == table
-    found = json.loads((tmp_path / "out" / "comparison.json").read_bytes())
-    assert found["rows"] == 24
+    written = json.loads((tmp_path / "out" / "comparison.json").read_bytes())
+    assert written["rows"] == 24
 
 
 def test_a_stopped_run_goes_on_and_asks_nothing_twice(

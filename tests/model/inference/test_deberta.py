@@ -34,11 +34,11 @@ def make_trunk(**overrides: Any) -> Trunk:
 
 
 def largest_difference(
-    trunk: Trunk, ours: torch.nn.Module, given: tuple[torch.Tensor, ...]
+    trunk: Trunk, ours: torch.nn.Module, windows: tuple[torch.Tensor, ...]
 ) -> float:
     with torch.inference_mode():
-        off = (ours(*given) - trunk.encode(*given)).abs()
-    return float(off[given[1].bool()].max())
+        off = (ours(*windows) - trunk.encode(*windows)).abs()
+    return float(off[windows[1].bool()].max())
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_equals_the_library_up_to_1024_positions(lengths: Sequence[int], form: F
     trunk = make_trunk(position_buckets=256)
     ours = InferenceDeberta(trunk.encoder, 1024, form).eval()
     for length in lengths:
-        given = padded([length, length // 2, 1], length)
-        assert largest_difference(trunk, ours, given) < 1e-5, length
+        windows = padded([length, length // 2, 1], length)
+        assert largest_difference(trunk, ours, windows) < 1e-5, length
 
 
 def test_tables_hold_only_what_can_be_reached() -> None:

@@ -49,18 +49,18 @@ def test_it_answers_as_the_trained_trunk(
     runs: list[nn.Module] = []
     for module in ours.modules():
         if isinstance(project := getattr(module, "project", None), nn.Linear):
-            project.register_forward_hook(lambda own, *_: runs.append(own))
+            project.register_forward_hook(lambda module, *_: runs.append(module))
     for sizes in (Sizes(5, LENGTH, 1, 1, 1, 1, 1), Sizes(3, 7, 1, 1, 1, 1, 1)):
         vocab = model.trunk.config.vocab_size
-        given = as_tensors(make_windows(sizes, vocab, seed=2))[:3]
-        expected, found = model.trunk(*given), ours(*given)
+        windows = as_tensors(make_windows(sizes, vocab, seed=2))[:3]
+        expected, answers = model.trunk(*windows), ours(*windows)
         for name in DEFAULT_HEADS:
-            off = (found[name] - expected[name]).abs()[given[1].bool()]
+            off = (answers[name] - expected[name]).abs()[windows[1].bool()]
             assert off.max() < 2e-5, (name, sizes)
         assert len(runs) == LAYERS[kind] == len(set(map(id, runs)))
         runs.clear()
     if kind != "shared":
-        assert not torch.allclose(found["support"], found["relevance"], atol=1e-2)
+        assert not torch.allclose(answers["support"], answers["relevance"], atol=1e-2)
     assert all(tensor.equal(before[name]) for name, tensor in model.state_dict().items())
 
 
