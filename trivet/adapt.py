@@ -14,7 +14,6 @@ import dataclasses
 import json
 import logging
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -98,7 +97,6 @@ def adapt(
         shared=count_shared(rows),
         changes=changes,
         minutes=(time.monotonic() - began) / 60,
-        peak_bytes=_peak_bytes(),
     )
     _write_result(adapted, out / RESULT, command)
     shutil.rmtree(out / TRAINING / "checkpoints", ignore_errors=True)
@@ -187,18 +185,7 @@ def _helps(error: PartError) -> bool:
 
 
 def _write_result(adapted: Adapted, path: Path, command: str) -> None:
-    changes = [
-        dataclasses.asdict(change) | {"outcome": change.outcome} for change in adapted.changes
-    ]
+    changes = [dataclasses.asdict(row) | {"outcome": row.outcome} for row in adapted.changes]
     about = {"command": command, "date": date.today().isoformat(), "better": adapted.better}
     record = about | vars(adapted) | {"bundle": str(adapted.bundle), "changes": changes}
     path.write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def _peak_bytes() -> int | None:
-    if sys.platform == "win32":
-        return None
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak  # Linux counts KiB

@@ -166,7 +166,6 @@ class Adapted:
     shared: int  # test rows that share a passage or a question with the other parts
     changes: Sequence[Change]  # measures on the test part before and after
     minutes: float
-    peak_bytes: int | None  # largest resident memory of the process; None where it is not known
 
     @property
     def unmeasured(self) -> list[str]:
@@ -212,8 +211,5 @@ def describe(adapted: Adapted) -> str:
             f"not measured, because no test row has a label: {', '.join(adapted.unmeasured)}; "
             "training may have changed it"
         )
-    memory = (
-        "" if adapted.peak_bytes is None else f", peak memory {adapted.peak_bytes / 2**30:.1f} GiB"
-    )
-    lines.append(f"took {adapted.minutes:.1f} minutes{memory}")
+    lines.append(f"took {adapted.minutes:.1f} minutes")
     return "\n".join(lines)
