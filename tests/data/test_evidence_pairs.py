@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.data.examples import make_tokenized
-from trivet.data.evidence_pairs import collate_pairs, window_sentences
+from trivet.data.evidence_pairs import window_sentences
 from trivet.data.lexical_overlap import pair_overlaps
 from trivet.data.tokenization import SpecialTokens, TokenizedExample
 from trivet.data.windows import Layout, WindowSettings, lay_out
-from trivet.labelled.labels import evidence_labels
+from trivet.labelled.labels import collate_pairs, evidence_labels
 from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample, Span
 
 SPECIAL = SpecialTokens(cls=1, sep=2, pad=0)

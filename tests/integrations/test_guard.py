@@ -154,14 +154,11 @@ class ScriptedStream:
 
 
 NO_CLAIM = {"support": None, "supported": None}
-ABSTENTIONS: list[dict[str, Any]] = [
-    {"supported": True, "abstains": True},
-    {"supported": False, "abstains": True},
-]
+ABSTENTION = NO_CLAIM | {"abstains": True}
 
 
 @pytest.mark.parametrize("action", ["stop", "replace"])
-@pytest.mark.parametrize("event", [NO_CLAIM, *ABSTENTIONS])
+@pytest.mark.parametrize("event", [NO_CLAIM, ABSTENTION])
 def test_neither_a_courtesy_nor_a_refusal_is_acted_on(action: Any, event: dict[str, Any]) -> None:
     judge = SimpleNamespace(stream=lambda *_, **__: ScriptedStream([event, {}]))
     guarded = trivet.guard(
@@ -174,10 +171,6 @@ def test_neither_a_courtesy_nor_a_refusal_is_acted_on(action: Any, event: dict[s
 
 def test_by_default_unsupported_sentences_are_marked() -> None:
     assert "".join(trivet.guard(PIECES, "", ["x"], judge=WoodJudge())) == PASSED["mark"]
-    judge = SimpleNamespace(stream=lambda *_, **__: ScriptedStream([ABSTENTIONS[1]]))
-    assert "".join(trivet.guard(["I don't know."], "", ["x"], judge=judge)).endswith(
-        "[unsupported]"
-    )
 
 
 @pytest.mark.parametrize("action", ["stop", "replace"])

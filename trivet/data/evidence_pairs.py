@@ -1,17 +1,16 @@
-"""Pairs of a response sentence and a context sentence that one window shows both of.
+"""Sentences of response and contexts that one window shows, for the pairs of them.
 
 Letters as in ``windows``; X is the number of context sentences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from trivet.data.tokenization import FloatArray, IntArray
-from trivet.data.windows import Array, Layout
+from trivet.data.windows import Layout
 
 
 class WindowSentences(NamedTuple):
@@ -48,48 +47,3 @@ def _means(sentence: IntArray, columns: IntArray, width: int) -> tuple[IntArray,
     pool = np.zeros((len(numbers), width), dtype=np.float32)
     pool[at, columns] = 1.0 / counts[at]
     return numbers, pool
-
-
-class EvidencePairs(NamedTuple):
-    """The pairs of all windows of a batch, with their labels; no pair is in an evidence window."""
-
-    response_pool: Array  # as in ``WindowSentences``; zero rows are padding, [N, S, L]
-    context_pool: Array  # likewise, [N, X, L]
-    # 1 where the context sentence supports the response sentence, else 0, [N, S, X]
-    supports: Array
-    share: Array  # share of the pair in its example, 0 where its label is unknown, [N, S, X]
-    example: Array  # example of each window, [N]
-
-
-def collate_pairs(
-    layouts: Sequence[Layout], labels: Sequence[IntArray], width: int
-) -> EvidencePairs:
-    """Stack the pairs of some examples, in windows of ``width`` positions.
-
-    Labels are 1, 0 or -1 (unknown) for each pair of an example. *Shape of each:* [S, X].
-    """
-    rows = [
-        (b, None if layout.row_is_evidence[row] else window_sentences(layout, row, width))
-        for b, layout in enumerate(layouts)
-        for row in range(len(layout.rows))
-    ]
-    shown = [one for _, one in rows if one is not None]
-    answered, read = (max(1, *(len(one[part]) for one in shown)) for part in (0, 2))
-    pairs = EvidencePairs(
-        response_pool=np.zeros((len(rows), answered, width), dtype=np.float32),
-        context_pool=np.zeros((len(rows), read, width), dtype=np.float32),
-        supports=np.zeros((len(rows), answered, read), dtype=np.float32),
-        share=np.zeros((len(rows), answered, read), dtype=np.float32),
-        example=np.array([b for b, _ in rows]),
-    )
-    for n, (b, one) in enumerate(rows):
-        if one is not None:
-            s, x = len(one.response), len(one.context)
-            own = labels[b][np.ix_(one.response, one.context)]
-            pairs.response_pool[n, :s] = one.response_pool
-            pairs.context_pool[n, :x] = one.context_pool
-            pairs.supports[n, :s, :x] = own == 1
-            pairs.share[n, :s, :x] = own >= 0
-    totals = np.bincount(pairs.example, pairs.share.sum(axis=(1, 2)), minlength=len(layouts))
-    pairs.share[:] /= np.maximum(totals, 1)[pairs.example, None, None]
-    return pairs

@@ -39,7 +39,7 @@ def evidence_cross_entropy(
 ) -> Tensor:
     """Return the binary cross-entropy of pairs. *Shapes:* [N, S, X] x 3, [N], [B] -> [].
 
-    The arguments but the first and the last are fields of ``data.evidence_pairs.EvidencePairs``.
+    The arguments but the first and the last are fields of ``labelled.labels.EvidencePairs``.
     """
     loss = nn.functional.binary_cross_entropy_with_logits(logits, supports, reduction="none")
     return ((loss * share).sum(dim=(1, 2)) * weight[example]).sum()

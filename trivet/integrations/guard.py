@@ -81,9 +81,7 @@ class _Guarded:
         pieces: list[str] = []
         for event in events:
             self.events.append(event)
-            # An abstention may be marked; without it the reader would be left with nothing.
-            acted_on = self._action == "mark" or not event.abstains
-            unsupported = event.supported is False and acted_on
+            unsupported = event.supported is False
             if unsupported and self._action == "stop":
                 self.stopped = True
                 return "".join(pieces)

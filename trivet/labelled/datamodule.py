@@ -18,13 +18,19 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from trivet.data.collating import collate
-from trivet.data.evidence_pairs import EvidencePairs, collate_pairs
 from trivet.data.tokenization import SegmentTokenizer, TokenizedExample, tokenize_examples
 from trivet.data.windows import Layout, Windows, WindowSettings, lay_out
 from trivet.errors import ConfigError
 from trivet.labelled.augmentation.augment import Augmentation, augment_batch
 from trivet.labelled.batching import WindowBatches
-from trivet.labelled.labels import Targets, align_labels, collate_labels, evidence_labels
+from trivet.labelled.labels import (
+    EvidencePairs,
+    Targets,
+    align_labels,
+    collate_labels,
+    collate_pairs,
+    evidence_labels,
+)
 from trivet.labelled.pairs import right_and_wrong
 from trivet.labelled.similarity import Retriever
 from trivet.records import LabelledExample

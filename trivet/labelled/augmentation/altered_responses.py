@@ -5,11 +5,11 @@ Deterministic, like ``altered_contexts``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from trivet.data.sentences import split_sentences
-from trivet.data.spans import clip_spans, subtract_spans
+from trivet.data.spans import subtract_spans
 from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, Span
 
 
@@ -89,12 +89,12 @@ def cut_response(labelled: LabelledExample, sentences: int) -> LabelledExample:
         return labelled
     end = spans[sentences - 1].end
     response = example.response[:end]
-    unsupported = None if labels.unsupported is None else clip_spans(response, labels.unsupported)
-    unclear = clip_spans(response, labels.unclear)
+    unsupported = None if labels.unsupported is None else _clip_spans(response, labels.unsupported)
+    unclear = _clip_spans(response, labels.unclear)
     conflicts = labels.known_conflicts()
     evidence = None
     if labels.evidence is not None:
-        clipped = ((clip_spans(response, [e.response]), e.contexts) for e in labels.evidence)
+        clipped = ((_clip_spans(response, [e.response]), e.contexts) for e in labels.evidence)
         evidence = tuple(Evidence(here[0], contexts) for here, contexts in clipped if here)
     # A part of a response that is not adherent may be adherent or not.
     adherent: bool | None = labels.adherent or None
@@ -111,7 +111,7 @@ def cut_response(labelled: LabelledExample, sentences: int) -> LabelledExample:
             labels,
             unsupported=unsupported,
             unclear=unclear,
-            contradicted=None if conflicts is None else clip_spans(response, conflicts),
+            contradicted=None if conflicts is None else _clip_spans(response, conflicts),
             adherent=adherent,
             evidence=evidence,
             utilized=utilized,
@@ -174,3 +174,9 @@ def _utilized_by(
     attributed = [each.response for each in evidence]
     unattributed = subtract_spans(prefix, [Span(0, len(prefix))], attributed)
     return None if unattributed and len(used) < len(utilized) else used
+
+
+def _clip_spans(prefix: str, spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Return the parts of the spans within a prefix of their text that are not blank."""
+    clipped = (Span(min(s.start, len(prefix)), min(s.end, len(prefix))) for s in spans)
+    return tuple(span for span in clipped if prefix[span.start : span.end].strip())
