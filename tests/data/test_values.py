@@ -116,6 +116,10 @@ def test_what_is_a_value(text: str, values: list[tuple[str, str]]) -> None:
         ("It closes at six o'clock.", "It closes at 18:00."),
         ("It is minus 5 °C.", "It is -5 °C."),
         ("It is of 44 B.C.", "It is of 44 BC."),
+        ("It rose by a quarter of a percentage point.", "It rose by 25 basis points."),
+        ("It fell by 2.5%.", "It moved by \u22122.5%."),
+        ("He is a Danish baker.", "He came from Denmark."),
+        ("It is double the size.", "It is twice as large."),
     ],
 )
 def test_other_forms_of_a_value_are_equal(response: str, context: str) -> None:
@@ -142,6 +146,8 @@ def test_other_forms_of_a_value_are_equal(response: str, context: str) -> None:
         ("It takes half an hour.", "It takes half a day."),
         ("It opens at 6 am.", "It opens at 6-9 pm."),
         ("It is of the 1980s.", "It opened in 1990."),
+        ("It moved by +2.5%.", "It moved by -2.5%."),
+        ("It is twice as fast.", "It is three times as fast."),
     ],
 )
 def test_other_values_are_nowhere(response: str, context: str) -> None:
@@ -161,6 +167,12 @@ def test_a_value_of_the_response_may_be_part_of_one_in_the_contexts() -> None:
     assert statuses("It is open at 6 pm.", "It is open 6-9 pm.") == ["near"]
     assert statuses("It opens at 10 am.", "It is open 10 to 2 pm.") == ["near"]
     assert statuses("He met the FBI and CIA.", "He met the FBI, CIA.") == ["near"]
+
+
+def test_figures_below_a_head_in_thousands_may_be_told_in_full() -> None:
+    table = "Net income (in thousands): 1,234 in spring, 60 in autumn."
+    assert statuses("It earned 1,234 thousand and $0.06 million.", table) == ["near", "near"]
+    assert statuses("It earned 1,234 million.", table) == ["nowhere"]
 
 
 def test_a_value_of_another_sentence_is_elsewhere() -> None:

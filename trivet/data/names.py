@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
-from trivet.data.value_words import DAYS, MONTH_NUMBERS
+from trivet.data.value_words import DAYS, DEMONYMS, MONTH_NUMBERS
 from trivet.records import Span
 
 Parts = tuple[str, ...]
@@ -71,8 +71,9 @@ def name_key(word: str) -> str:
     """Return the form in which a name's word is compared: lower case, no accents or possessive.
 
     Endings after the fifth letter are left out: "Canada" and "Canadians" are equal, "Austria" and
-    "Australia" are not.
+    "Australia" are not; "Danish" is "Denmark".
     """
     word = word.casefold().removeprefix("v") if word[1:2].isdigit() else word.casefold()
-    letters = unicodedata.normalize("NFKD", _POSSESSIVE.sub("", word))
+    word = _POSSESSIVE.sub("", word)
+    letters = unicodedata.normalize("NFKD", DEMONYMS.get(word, word))
     return _INFLECTION.sub("", "".join(filter(str.isalnum, letters)))

@@ -20,7 +20,7 @@ import numpy as np
 from trivet.data.lexical_overlap import Overlaps
 from trivet.data.names import name_key
 from trivet.data.tokenization import FloatArray, TokenizedExample
-from trivet.data.value_words import DEGREES, unit_of
+from trivet.data.value_words import DEGREES, SCALES, unit_of
 from trivet.data.values import VALUE_KINDS, Amount, Value, find_values
 from trivet.data.written_forms import CITATION_MARK
 
@@ -58,7 +58,7 @@ _WORDS = re.compile(r"[^\W_]+(?:['’.][^\W_]+)*")
 _HYPHENATED = re.compile(r"[^\W_]+(?:-[^\W_]+)+")
 _SMALL_WORDS = frozenset(("of", "the", "and", "de", "van", "von", "for"))
 _POUND, _STERLING = unit_of("pound"), "pound sterling"  # "5 pounds" may be either
-_SMALL_NUMBERS = {1.0: ("one", "first", "once"), 2.0: ("two", "second", "twice")}
+_SMALL_NUMBERS = {1.0: ("one", "first", "once"), 2.0: ("two", "second", "twice", "double")}
 _CLOSE = 1e-6  # relative difference of equal magnitudes after a conversion
 
 
@@ -74,6 +74,7 @@ class _Place(NamedTuple):
     magnitude: float
     factor: float
     sentence: int
+    sign: int = 0
 
 
 class ContextValues:
@@ -89,14 +90,20 @@ class ContextValues:
         self._initials: dict[str, set[int]] = defaultdict(set)
         self._known: dict[Amount, set[int]] = {}  # amounts that were looked up
         self._texts = (question, *sentences)
-        for sentence, text in enumerate(self._texts, QUESTION):
-            for value in find_values(text):
+        # Figures of a table with the head "in thousands" may be told as they are or with the word.
+        heads = ("thousand", "million", "billion")
+        self._scales = [SCALES[w] for w in heads if any(f"in {w}s" in text for text in contexts)]
+        asked, *known = map(find_values, self._texts)
+        self.values = tuple(known)  # of each context sentence
+        for sentence, values in enumerate((asked, *known), QUESTION):
+            for value in values:
                 if (amount := value.amount) is not None:
                     for read in filter(None, (amount, value.other)):
-                        own = _Place(read.magnitude, read.factor, sentence)
-                        self._amounts[amount.dimension].append(own)
+                        entry = _Place(read.magnitude, read.factor, sentence, read.sign)
+                        self._amounts[amount.dimension].append(entry)
                     if amount.dimension:
-                        self._amounts["written"].append(_Place(amount.number, 1.0, sentence))
+                        entry = _Place(amount.number, 1.0, sentence, amount.sign)
+                        self._amounts["written"].append(entry)
                 elif value.kind == "name" and len(value.parts) > 1:
                     self._initials[_initials(value)].add(sentence)
                 for kind, number in _readings(value):
@@ -163,6 +170,10 @@ class ContextValues:
                     found |= self._equal("gram", grams, wanted.step * _POUND.factor, wanted)
                 elif wanted.factor == _POUND.factor:
                     found |= self._equal(_STERLING, wanted.number, 1.0, wanted)
+            for scale in self._scales:
+                for dimension in {"", wanted.dimension}:
+                    step = wanted.step / wanted.factor / scale
+                    found |= self._equal(dimension, wanted.number / scale, step, wanted)
             self._known[wanted] = found
         return self._known[wanted]
 
@@ -178,7 +189,8 @@ class ContextValues:
             if place.magnitude > magnitude + reach:
                 break
             converted = dimension not in ("", "written") and place.factor != wanted.factor
-            if converted or wanted.rough or abs(place.magnitude - magnitude) <= far:
+            close = converted or wanted.rough or abs(place.magnitude - magnitude) <= far
+            if close and place.sign * wanted.sign >= 0:
                 found.add(place.sentence)
         return found
 

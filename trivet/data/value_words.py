@@ -37,11 +37,12 @@ _TABLE: dict[str, dict[float, str]] = {
         1609.344: "mile miles mi",
     },
     "square metre": {
-        1: "m² m2 sqm",
-        0.092903: "sq.ft sqft",
+        1: "m² m2 sqm square_metres",
+        0.092903: "sq.ft sqft square_feet",
         1e4: "ha hectare hectares",
-        1e6: "km² km2",
+        1e6: "km² km2 square_kilometres square_kilometers",
         4046.856: "acre acres",
+        2_589_988.0: "square_miles",
     },
     "gram": {
         1e-6: "mcg µg microgram micrograms",
@@ -57,7 +58,7 @@ _TABLE: dict[str, dict[float, str]] = {
         1e-3: "ml mL millilitre millilitres milliliter milliliters",
         1e-2: "cl centilitre centilitres",
         1: "l L litre litres liter liters dm³",
-        1e3: "m³ m3",
+        1e3: "m³ m3 cubic_metres cubic_meters",
         0.2366: "cup cups",
         0.4732: "pint pints",
         0.9464: "quart quarts",
@@ -76,8 +77,15 @@ _TABLE: dict[str, dict[float, str]] = {
     "watt hour": {1: "Wh", 1e3: "kWh", 1e6: "MWh"},
     "volt": {1: "V volt volts"},
     "hertz": {1: "Hz hertz", 1e3: "kHz", 1e6: "MHz", 1e9: "GHz"},
-    "metre per second": {1: "m/s", 1 / 3.6: "km/h kph", 0.44704: "mph"},
-    "ratio": {0.01: "% percent per-cent percentage", 1e-4: "bp bps"},
+    "metre per second": {
+        1: "m/s",
+        1 / 3.6: "km/h kph kilometres_per_hour",
+        0.44704: "mph miles_per_hour",
+    },
+    "ratio": {
+        0.01: "% percent per-cent per_cent percentage percentage_point",
+        1e-4: "bp bps basis_points",
+    },
     "dollar": {1: "dollar dollars USD", 0.01: "cent cents"},
     "euro": {1: "euro euros EUR"},
     "pound sterling": {1: "GBP"},
@@ -85,7 +93,7 @@ _TABLE: dict[str, dict[float, str]] = {
     "rupee": {1: "rupee rupees INR"},
 }
 UNIT_WORDS: dict[str, Unit] = {
-    word: Unit(dimension, factor)
+    word.replace("_", " "): Unit(dimension, factor)
     for dimension, line in _TABLE.items()
     for factor, words in line.items()
     for word in words.split()
@@ -94,17 +102,6 @@ UNIT_WORDS: dict[str, Unit] = {
     **dict.fromkeys(
         ("°F", "degrees Fahrenheit", "degrees F", "°f"), Unit(DEGREES, 5 / 9, -160 / 9)
     ),
-    "square metres": Unit("square metre", 1.0),
-    "square kilometres": Unit("square metre", 1e6),
-    "square kilometers": Unit("square metre", 1e6),
-    "square miles": Unit("square metre", 2_589_988.0),
-    "square feet": Unit("square metre", 0.092903),
-    "miles per hour": Unit("metre per second", 0.44704),
-    "kilometres per hour": Unit("metre per second", 1 / 3.6),
-    "cubic metres": Unit("litre", 1e3),
-    "cubic meters": Unit("litre", 1e3),
-    "basis points": Unit("ratio", 1e-4),
-    "per cent": Unit("ratio", 0.01),
 }
 CURRENCIES: dict[str, str] = {
     **{"US$": "dollar", "$": "dollar", "USD": "dollar", "€": "euro", "EUR": "euro"},
@@ -161,3 +158,10 @@ MONTHS = (
 MONTH_NUMBERS = {name: at for at, name in enumerate(MONTHS, 1)}
 MONTH_NUMBERS |= {name[:3]: at for name, at in MONTH_NUMBERS.items()} | {"sept": 9}
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_COUNTRIES = """
+    british:britain chinese:china cuban:cuba danish:denmark dutch:netherlands english:england
+    finnish:finland french:france irish:ireland italian:italy norwegian:norway polish:poland
+    scottish:scotland spanish:spain swedish:sweden swiss:switzerland turkish:turkey welsh:wales
+"""
+DEMONYMS = dict(pair.split(":") for pair in _COUNTRIES.split())
+"""Countries of adjectives that share too few letters with them."""

@@ -46,6 +46,7 @@ class Amount(NamedTuple):
     number: float  # as written
     factor: float = 1.0  # of the unit to the base unit
     rough: bool = False  # rounded, as words such as "about" and "million" say
+    sign: int = 0  # -1 or 1 if it has one; an amount without one may be told of a rise or a fall
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ _VULGAR = rf"[{''.join(VULGAR)}]"
 _OVER = r"(?<![\w.,/])(?:1/[2-8]|2/3|3/[48]|[57]/8)(?![\d/])"  # "4/5" is rather a mark
 _HALF = r"\sand\sa\s(?:half|quarter)\b"
 _SIGN = "|".join(re.escape(sign) for sign in sorted(CURRENCIES, key=len, reverse=True))
-_NAMED = "(?:hour|minute|day|week|month|year|decade|century|mile|kilo)"
+_NAMED = r"(?:percentage\spoint|hour|minute|day|week|month|year|decade|century|mile|kilo)"
 _AMOUNT = re.compile(
     rf"(?=[\d{''.join(VULGAR)}]|{_SIGN})"
     rf"(?:(?P<alone>{_VULGAR}|{_OVER})(?:[\s-]{{0,6}}(?P<unit4>{_UNIT})(?![\w']))?|"
@@ -127,7 +128,8 @@ _AMOUNT = re.compile(
     r"(?:(?P<count>a|one|two|three|four)[\s-])?(?P<fraction>half|thirds?|quarters?|fifths|tenths)"
     rf"\b(?:\s(?:of\s)?an?\s(?P<unit5>{_NAMED})\b|(?=\s(?:of|the|a|an|all)\b))"
     rf"|(?P<article>an?)\s(?P<unit3>{_NAMED})\b"
-    rf"(?P<half>{_HALF})?|(?P<rank>{'|'.join(sorted(ORDINALS, key=len, reverse=True))})\b"
+    rf"(?P<half>{_HALF})?|(?P<multiple>twice|double|triple)(?=\s(?:as|the|that)\b)"
+    rf"|(?P<rank>{'|'.join(sorted(ORDINALS, key=len, reverse=True))})\b"
     rf"|(?P<words>{_WORDS})(?P<part>{_HALF})?(?:[\s-](?P<unit2>{_UNIT})(?![\w']))?\b)",
     re.IGNORECASE,
 )
@@ -136,7 +138,8 @@ _DIGIT = re.compile(rf"[\d{''.join(VULGAR)}]")
 _LETTERS = re.compile("[a-z]+")
 _TIME_WORDS = frozenset((*DAYS, "noon", "midnight", "clock"))
 _AMOUNT_WORDS = frozenset((*NUMBER_WORDS, *FRACTIONS, *ORDINALS, *SCALES)).union(
-    ("hour", "minute", "day", "week", "month", "year", "decade", "century", "mile", "kilo")
+    ("hour", "minute", "day", "week", "month", "year", "decade", "century", "mile", "kilo"),
+    ("percentage", "twice", "double", "triple"),
 )
 _DOTS = str.maketrans("İı", "Ii")  # an "i" for patterns that ignore case, but not for the tables
 # The number of a list item, a passage or a step is a position, not a fact.
@@ -155,7 +158,8 @@ _ROUNDED = re.compile(
 _THOUSANDS = re.compile(r"[1-9]\d{0,2}\.\d{3}")
 _RATE = re.compile(rf"(?:[\d%$€£¥₹]|\b(?:once|twice|times|{_UNIT}))\s*$", re.IGNORECASE)
 _NTH = dict(zip(("first", "second", "third", "fourth"), ONES[1:5], strict=True))
-_MINUS = re.compile(r"(?:(?<![\w)\]])[-\u2212–]|\bminus\s)$", re.IGNORECASE)
+_SIGNS = ("-", "+", "\u2212", "–", "minus ", "Minus ")
+_SIGNED = re.compile(r"(?:(?<![\w)\]])[-+\u2212–]|\b[mM]inus\s)$")
 _BEFORE = 40  # characters before a number that are looked at
 _CODE = re.compile(r"(?<![\w.])v?\d+(?:\.\d+){2,}(?!\.?\d)")  # a version or an address
 
@@ -274,7 +278,7 @@ def either_half(minute: int) -> str:
 
 def _amount(match: re.Match[str]) -> Amount | None:
     """Return the magnitude of a number; ``None`` for positions and pronouns."""
-    unit, step, rough = None, 1.0, False
+    unit, step, rough, sign = None, 1.0, False, 0
     if match["figure"]:
         if not match["sign"] and _is_position(match):
             return None
@@ -293,8 +297,10 @@ def _amount(match: re.Match[str]) -> Amount | None:
         elif match["unit"]:
             unit = unit_of(match["unit"])
         before = match.string[max(0, match.start() - _BEFORE) : match.start()]
-        if unit is not None and unit.dimension == DEGREES and _MINUS.search(before):
-            number = -number
+        if before.endswith(_SIGNS) and (signed := _SIGNED.search(before)):
+            sign = 1 if signed[0] == "+" else -1
+            if unit is not None and unit.dimension == DEGREES:
+                number *= sign
         rough = step > 1 or bool(_ROUNDED.search(before))
     elif match["words"]:
         number = _from_words(match["words"]) + _part(match["part"])
@@ -307,6 +313,8 @@ def _amount(match: re.Match[str]) -> Amount | None:
         if _RATE.search(match.string[max(0, match.start() - _BEFORE) : match.start()]):
             return None  # "four euros an hour"
         number, unit = 1.0 + _part(match["half"]), unit_of(match["unit3"])
+    elif match["multiple"]:
+        number = 3.0 if match["multiple"].casefold() == "triple" else 2.0
     elif match["rank"]:
         number = float(ORDINALS[match["rank"].casefold()])
     else:
@@ -318,9 +326,9 @@ def _amount(match: re.Match[str]) -> Amount | None:
         unit = unit_of(named) if named else Unit("ratio", 1.0)
         number, step, rough = part, 0.01, True
     if unit is None:
-        return Amount("", number, step, number, rough=rough)
+        return Amount("", number, step, number, 1.0, rough, sign)
     magnitude = number * unit.factor + unit.offset
-    return Amount(unit.dimension, magnitude, step * unit.factor, number, unit.factor, rough)
+    return Amount(unit.dimension, magnitude, step * unit.factor, number, unit.factor, rough, sign)
 
 
 def _read_figure(figure: str) -> tuple[float, float]:
