@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trivet.data.spans import mark_tokens
+from trivet.data.spans import clause_cuts, copied_spans, mark_tokens
 from trivet.data.tokenization import IntArray, SegmentTokenizer
 from trivet.evaluation.unsupported_spans import unsupported_spans
 from trivet.records import Span
@@ -153,3 +153,19 @@ def test_one_long_word_takes_linear_time() -> None:
     offsets = np.stack([np.arange(tokens) * 4, np.arange(1, tokens + 1) * 4], axis=1)
     (span,) = unsupported_spans(text, offsets, np.arange(tokens) % 2 * 0.9, 0.5)
     assert (span.start, span.end) == (0, len(text))
+
+
+@given(st.text(st.sampled_from("ab1,.;: ()—-\n") | st.characters(), max_size=60))
+def test_clauses_fill_their_sentence(text: str) -> None:
+    cuts = clause_cuts(text)
+    assert (cuts[0], cuts[-1]) == (0, len(text)) and cuts == sorted(cuts)
+    pieces = [text[a:b] for a, b in pairwise(cuts)]
+    assert len(pieces) <= 1 or all(any(map(str.isalnum, piece)) for piece in pieces)
+
+
+def test_what_a_sentence_has_from_a_source_in_order_is_copied() -> None:
+    text = "The old mill was sold in 1850."
+    copied = copied_spans(text, "In 1790 the mill was built, and sold.", 0.4)
+    assert [text[span.start : span.end] for span in copied] == ["The", "mill was sold"]
+    assert copied_spans(text, "A bakery was here.", 0.4) == []
+    assert clause_cuts("It costs 1,000 euros, and (new) it is red.") == [0, 21, 27, 31, 42]

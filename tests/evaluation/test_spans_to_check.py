@@ -18,7 +18,7 @@ from trivet.settings import THRESHOLD_NAMES
 
 BESIDE = (
     'Order A-1042 was sent on 3 May. The clerk wrote: "The parcel left the depot before noon."',
-    "See https://post.example/track and version 2.4.1 of the form.",
+    "See https://post.example/track and version 2.4.1 of the form. Call 555 010 22.",
 )
 
 
@@ -45,6 +45,8 @@ BESIDE = (
         ),
         ("It was sent on 2021-05-03.", [("2021-05-03", "value_not_in_contexts")]),
         ("It is version 2.4.1.", []),
+        ("It is version v2.4.1.", []),
+        ("Call 555-010-22.", []),
         ("It is version 2.5.1.", [("2.5.1", "identifier_not_in_contexts")]),
     ],
 )

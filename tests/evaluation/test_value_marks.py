@@ -60,6 +60,13 @@ def test_a_value_that_is_nowhere_is_marked_with_what_the_sources_have(
     assert CONTEXTS[place.context][place.start : place.end] == "30 days"
 
 
+def test_of_a_copied_sentence_only_what_differs_is_marked(tokenizer: SegmentTokenizer) -> None:
+    verdict = judge(tokenizer, "Parcels can be exchanged within 30 days of delivery.")
+    assert [span.text for span in verdict.unsupported] == ["exchanged"]
+    whole = "Fees are waived for members of the club."
+    assert [span.text for span in judge(tokenizer, whole).unsupported] == [whole]
+
+
 def test_a_sentence_without_a_claim_is_neither(tokenizer: SegmentTokenizer) -> None:
     verdict = judge(tokenizer, "Sure! Let me know if you have any other questions.")
     assert [(one.support, one.supported) for one in verdict.sentences] == [(None, None)] * 2

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
@@ -12,19 +13,20 @@ import numpy.typing as npt
 
 from trivet.bundle.schema import Thresholds
 from trivet.data.sentence_features import FEATURES, NEAR_SENTENCES, QUESTION
-from trivet.data.spans import mark_tokens, subtract_spans
+from trivet.data.spans import clause_cuts, copied_spans, mark_tokens, subtract_spans
 from trivet.data.tokenization import FloatArray, IntArray
 from trivet.data.values import VALUE_KINDS
 from trivet.data.written_forms import blank_markup
 from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.evaluation.value_marks import PlacedValues, mark_values
-from trivet.model.aggregate import weigh_sentences
+from trivet.model.aggregate import logits_of, weigh_sentences
 from trivet.model.architecture import SentenceLayer
 from trivet.records import MarkedSpan, SentenceVerdict, Span
 
 _JOINERS = "\u200c\u200d"  # between letters of one word, and between the parts of one emoji
 _SKIN_TONES = "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
-_CLOSING = frozenset(".,;:!?)")  # punctuation that closes words and therefore begins no span
+_CLOSING = ".,;:!?)"  # punctuation that closes words and therefore begins no span
+_COPIED = 0.4  # share of a sentence's words by which only its other words are marked
 _VALUE_FEATURES = [
     place for place, name in enumerate(FEATURES) if name.partition("_")[0] in VALUE_KINDS
 ]
@@ -47,7 +49,7 @@ class SentenceMarks:
         self.numbers: list[int] = np.flatnonzero(np.bincount(tokens.response_sentence)).tolist()
         self._support = support[: len(tokens.response)]
         self._thresholds, self._layer = thresholds, layer
-        self._places = PlacedValues(tokens)
+        self._places = PlacedValues(preprocessed)
 
     def values(self, number: int, sentence: SentenceVerdict) -> list[MarkedSpan]:
         """Return a span for each value of a sentence that its sources do not have."""
@@ -88,26 +90,42 @@ class SentenceMarks:
 
     def _rest(
         self, number: int, sentence: SentenceVerdict, values: Sequence[MarkedSpan]
-    ) -> Iterable[MarkedSpan]:
-        """Return the spans beside some values of an unsupported sentence."""
+    ) -> list[MarkedSpan]:
+        """Return the spans beside some values of an unsupported sentence.
+
+        Clauses that are clearly stronger than the weakest one are spared, and what a sentence that
+        has much from its source has from it.
+        """
         tokens, text = self.example.tokens, sentence.text
         inside = np.flatnonzero(tokens.response_sentence == number)
-        offsets, support = tokens.response.offsets[inside], self._support[inside]
-        covered = [Span(value.start, value.end) for value in values]
-        if values:
-            others = support[~mark_tokens(offsets, covered)]
-            if self._support_without_values(number, others) >= self._thresholds.sentence:
-                return ()
+        support = self._support[inside]
         # Some tokens begin at the space before their word, which is before the sentence.
-        places = np.clip(offsets - sentence.start, 0, len(text))
+        places = np.clip(tokens.response.offsets[inside] - sentence.start, 0, len(text))
+        covered = [Span(v.start - sentence.start, v.end - sentence.start) for v in values]
+        if values:
+            others = support[~mark_tokens(places, covered)]
+            if self._support_without_values(number, others) >= self._thresholds.sentence:
+                return []
         weak = unsupported_spans(text, places, support, self._thresholds.span)
         if not weak and not values and sentence.support is not None:
             weak = (MarkedSpan(0, len(text), text, 1 - sentence.support),)
-        moved = [
+        spared = [*_stronger_clauses(text, places, support), *self._copied(number, text)]
+        rest = _beside(weak, covered + spared, text)
+        return [
             replace(span, start=sentence.start + span.start, end=sentence.start + span.end)
-            for span in weak
+            for span in (rest if rest or values else weak)
         ]
-        return _beside(moved, covered, self.example.example.response) if values else moved
+
+    def _copied(self, number: int, text: str) -> list[Span]:
+        """Return what a sentence has from its first source and its values, if that is much."""
+        layout, tokens = self.example.layout, self.example.tokens
+        for first in layout.sources[number][:1]:
+            source = tokens.context_sentence_spans[first]
+            context = tokens.example.contexts[source.context][source.start : source.end]
+            if copied := copied_spans(text, context, _COPIED):
+                near = (v.value.span for v in layout.values[number] if v.status == "near")
+                return [*copied, *near]
+        return []
 
     def _support_without_values(self, number: int, support: FloatArray) -> float:
         """Return the support of a sentence by its other tokens, as if no value were at fault."""
@@ -119,15 +137,28 @@ class SentenceMarks:
         return float(weigh_sentences(mean, features, self._layer))
 
 
-def _beside(
-    spans: Iterable[MarkedSpan], covered: Sequence[Span], response: str
-) -> Iterator[MarkedSpan]:
-    """Yield the parts of spans that are not covered; marks and single characters are left out."""
-    for span in spans:
-        for part in subtract_spans(response, [Span(span.start, span.end)], covered):
-            text = response[part.start : part.end]
-            if sum(map(str.isalnum, blank_markup(text))) >= 2:
-                yield replace(span, start=part.start, end=part.end, text=text)
+def _stronger_clauses(
+    text: str, offsets: IntArray, support: npt.NDArray[np.floating]
+) -> Iterator[Span]:
+    """Yield the clauses whose mean logit of support is over that of the weakest one by 1."""
+    cuts = clause_cuts(text)
+    clause = np.searchsorted(cuts[1:-1], offsets[:, 0], side="right")
+    counts = np.bincount(clause, minlength=len(cuts) - 1)
+    means = np.bincount(clause, logits_of(support), len(counts)) / np.maximum(counts, 1)
+    weakest = means[counts > 0].min()
+    for number in np.flatnonzero((counts > 0) & (means > weakest + 1)):
+        yield Span(cuts[number], cuts[number + 1])
+
+
+def _beside(spans: Sequence[MarkedSpan], covered: Sequence[Span], text: str) -> list[MarkedSpan]:
+    """Return the parts of spans that are not covered, without marks and single characters."""
+    starts, beside = [span.start for span in spans], list[MarkedSpan]()
+    for part in subtract_spans(text, [Span(span.start, span.end) for span in spans], covered):
+        words = text[part.start : part.end].lstrip(_CLOSING + " ")
+        if sum(map(str.isalnum, blank_markup(words))) >= 2:
+            span = spans[bisect_right(starts, part.start) - 1]
+            beside.append(replace(span, start=part.end - len(words), end=part.end, text=words))
+    return beside
 
 
 def unsupported_spans(

@@ -5,12 +5,11 @@ Categories and subcategories are those of LettuceDetect's taxonomy (arXiv 2607.0
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from trivet.data.sentence_features import NEAR_SENTENCES, QUESTION, content_words
-from trivet.data.tokenization import TokenizedExample
-from trivet.data.values import Amount, Value, ValueKind, find_values
+from trivet.data.values import Amount, Value, ValueKind
 from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.records import ContextSpan, MarkedSpan, SentenceVerdict, SpanCategory, SpanSubcategory
 
@@ -37,7 +36,8 @@ def mark_values(
     start = preprocessed.tokens.response_sentence_spans[number].start
     near = layout.sources[number][:NEAR_SENTENCES].tolist()
     probability = 0.0 if sentence.support is None else 1 - sentence.support
-    beside = {one.same: one.words for one in _placed(sentence.text)}
+    values = (found.value for found in layout.values[number])
+    beside = {one.same: one.words for one in _placed(sentence.text, values)}
     for found in layout.values[number]:
         if found.status == "near":
             continue
@@ -75,17 +75,20 @@ class _Placed(NamedTuple):
 
 
 class PlacedValues:
-    """Values of the context sentences of an example; each sentence is read once."""
+    """Values of the context sentences of an example, with the words beside them."""
 
-    def __init__(self, tokens: TokenizedExample) -> None:
+    def __init__(self, preprocessed: PreprocessedExample) -> None:
+        tokens = preprocessed.tokens
         self._spans, self._contexts = tokens.context_sentence_spans, tokens.example.contexts
+        self._values_of = preprocessed.layout.context_values
         self._read: dict[int, dict[_Sort, list[_Placed]]] = {}
 
     def _values(self, number: int) -> dict[_Sort, list[_Placed]]:
         """Return the values of a context sentence, by what they can be confused with."""
         if number not in self._read:
             place, sorts = self._spans[number], self._read.setdefault(number, {})
-            for one in _placed(self._contexts[place.context][place.start : place.end]):
+            text = self._contexts[place.context][place.start : place.end]
+            for one in _placed(text, self._values_of[number]):
                 sorts.setdefault(_sort(one.value), []).append(one)
         return self._read[number]
 
@@ -125,9 +128,9 @@ class PlacedValues:
         return self._spans[number]
 
 
-def _placed(text: str) -> Iterator[_Placed]:
+def _placed(text: str, values: Iterable[Value]) -> Iterator[_Placed]:
     """Yield the values of a text with the content words beside them."""
-    for value in find_values(text):
+    for value in values:
         start, end = value.span.start, value.span.end
         before = content_words(text[max(0, start - _REACH) : start])[-_BESIDE:]
         after = content_words(text[end : end + _REACH])[:_BESIDE]
