@@ -75,9 +75,9 @@ def copied_spans(text: str, source: str, least: float) -> list[Span]:
     if not 0 < len(words) <= _LONGEST >= len(others):
         return []
     keys = [word[0].casefold()[:6] for word in words]
-    matcher = SequenceMatcher(None, keys, [other.casefold()[:6] for other in others], autojunk=False)
+    known = [other.casefold()[:6] for other in others]
     copied = np.zeros(len(words), dtype=np.bool_)
-    for block in matcher.get_matching_blocks():
+    for block in SequenceMatcher(None, keys, known, autojunk=False).get_matching_blocks():
         copied[block.a : block.a + block.size] = True
     if copied.mean() < least:
         return []
