@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import functools
 import logging
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trivet.ablation.grid import Grid, Run
-from trivet.ablation.run import BEGUN, Rows, finish, state_of
+from trivet.ablation.run import Rows, finish, state_of
 from trivet.ablation.scores import load_rows
 from trivet.errors import ConfigError
 from trivet.labelled.sources import load_source
@@ -26,14 +25,11 @@ class Failure:
     reason: str
 
 
-def ablate(
-    grid: Grid, replace_changed: bool = False, command: str = "trivet ablate"
-) -> list[Failure]:
+def ablate(grid: Grid, command: str = "trivet ablate") -> list[Failure]:
     """Finish every run of a grid, and return those that failed.
 
     Args:
         grid: Grid.
-        replace_changed: Whether to remove and repeat runs of another configuration.
         command: Command line, recorded in every bundle.
 
     Raises:
@@ -41,7 +37,7 @@ def ablate(
             rows have groups that a run is trained on.
         DataError: A source cannot be read.
     """
-    left = _unfinished(grid, replace_changed)
+    left = _unfinished(grid)
     logger.info("%d runs, %d of them finished before", len(grid.runs), len(grid.runs) - len(left))
     if not left:
         return []
@@ -50,23 +46,16 @@ def ablate(
     return list(_one_by_one(grid, left, rows, command))
 
 
-def _unfinished(grid: Grid, replace_changed: bool) -> list[Run]:
-    left, changed, refused = [], [], []
+def _unfinished(grid: Grid) -> list[Run]:
+    left, refused = [], []
     for run in grid.runs:
         try:
             if state_of(run, grid.test) != "finished":
                 left.append(run)
         except ConfigError as error:
-            if replace_changed and (run.folder / BEGUN).exists():
-                left.append(run)
-                changed.append(run)
-            else:
-                refused.append(str(error))
+            refused.append(str(error))
     if refused:
         raise ConfigError("\n".join(refused))
-    for run in changed:
-        logger.warning("%s: removed, since its configuration changed", run.name)
-        shutil.rmtree(run.folder)
     return left
 
 

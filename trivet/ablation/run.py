@@ -75,7 +75,7 @@ def state_of(run: Run, tests: tuple[MeasuredRows, ...]) -> State:
     if differ:
         raise ConfigError(
             f"{run.name}: was begun with another configuration: {'; '.join(differ)}. Give another "
-            "output folder, or let changed runs be replaced (--replace-changed)"
+            f"output folder, or remove {run.folder}"
         )
     if not (run.folder / VERDICTS).exists():  # or an older version measured it
         return "begun"

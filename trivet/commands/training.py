@@ -124,7 +124,6 @@ def ablate(
         Path | None, Setting("Folder of the runs; default: runs/ablations/GRID.")
     ] = None,
     table_only: Annotated[bool, Setting("Only compare finished runs.")] = False,
-    replace_changed: Annotated[bool, Setting("Repeat runs of another configuration.")] = False,
 ) -> None:
     """Train every cell of a grid and compare them in one table.
 
@@ -142,7 +141,7 @@ def ablate(
         from trivet.ablation.table import tabulate
     grid = read_grid(grids[0], out, overrides)
     logging.getLogger("trivet").setLevel(logging.INFO)
-    failures = [] if table_only else run_grid(grid, replace_changed, what_was_typed())
+    failures = [] if table_only else run_grid(grid, what_was_typed())
     table = tabulate(grid, what_was_typed())
     print(write_table(table, grid.folder))
     for failure in failures:
