@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trivet.integrations.judge import SCORES, Judge, RequestBatcher, field_of, import_tool, reason
+from trivet.integrations.judge import SCORES, Judge, VerdictCache, field_of, import_tool, reason
 from trivet.records import Evaluation
 
 
@@ -28,8 +28,8 @@ def metrics(
         ValueError: ``thresholds`` names an unknown score.
     """
     base: Any = import_tool("deepeval.metrics", "deepeval").BaseMetric
-    batcher = RequestBatcher(judge)
-    limits = {"faithfulness": default_threshold(batcher.judge), **(thresholds or {})}
+    cache = VerdictCache(judge)
+    limits = {"faithfulness": default_threshold(cache.judge), **(thresholds or {})}
     for score in limits:
         field_of(score)
 
@@ -38,10 +38,10 @@ def metrics(
             self.name, self.threshold = name, threshold
 
         def measure(self, test_case: Any, *args: Any, **kwargs: Any) -> float | None:
-            return self._take(batcher.evaluate(*_texts(test_case)))
+            return self._take(cache.evaluate(*_texts(test_case)))
 
         async def a_measure(self, test_case: Any, *args: Any, **kwargs: Any) -> float | None:
-            return self._take(await batcher.evaluate_async(*_texts(test_case)))
+            return self._take(await cache.evaluate_async(*_texts(test_case)))
 
         def _take(self, verdict: Evaluation) -> float | None:
             value: float | None = getattr(verdict, field_of(self.name))

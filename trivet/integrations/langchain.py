@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from trivet.errors import ExampleError
 from trivet.integrations.judge import (
     Judge,
-    RequestBatcher,
+    VerdictCache,
     default_judge,
     import_tool,
     judge_rows,
@@ -75,11 +75,11 @@ def evaluator(judge: Judge | None = None, mapping: Mapping[str, str] | None = No
         A function that returns ``{"key", "score", "comment"}`` for each score, and raises
         ``ExampleError`` if a run cannot be evaluated.
     """
-    batcher = RequestBatcher(judge)
+    cache = VerdictCache(judge)
 
     def trivet(inputs: dict[str, Any], outputs: dict[str, Any]) -> list[dict[str, Any]]:
         row = read_row({**inputs, **outputs}, mapping)
-        verdict = batcher.evaluate(row.question, row.contexts, row.response)
+        verdict = cache.evaluate(row.question, row.contexts, row.response)
         return [
             {"key": score, "score": value, "comment": reason(verdict, score)}
             for score, value in scores_of(verdict).items()

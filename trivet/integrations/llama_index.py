@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trivet.errors import ExampleError
-from trivet.integrations.judge import SCORES, Judge, RequestBatcher, field_of, import_tool, reason
+from trivet.integrations.judge import SCORES, Judge, VerdictCache, field_of, import_tool, reason
 from trivet.records import Evaluation
 
 
@@ -31,7 +31,7 @@ def evaluators(
     """
     library = import_tool("llama_index.core.evaluation", "llama-index-core")
     base: Any = library.BaseEvaluator
-    batcher = RequestBatcher(judge)
+    cache = VerdictCache(judge)
     limits = dict(thresholds or {})
     for score in limits:
         field_of(score)
@@ -55,7 +55,7 @@ def evaluators(
         ) -> Any:
             texts = {"query": query, "response": response, "contexts": contexts}
             try:
-                verdict = await batcher.evaluate_async(query, contexts, response)
+                verdict = await cache.evaluate_async(query, contexts, response)
             except ExampleError as error:
                 return library.EvaluationResult(
                     **texts, invalid_result=True, invalid_reason=f"{error.code}: {error}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from trivet.integrations.judge import (
     Judge,
-    RequestBatcher,
+    VerdictCache,
     details,
     import_tool,
     read_row,
@@ -27,11 +27,11 @@ def scorer(judge: Judge | None = None, mapping: Mapping[str, str] | None = None)
     """
     genai = import_tool("mlflow.genai", "mlflow")
     entities = import_tool("mlflow.entities", "mlflow")
-    batcher = RequestBatcher(judge)
+    cache = VerdictCache(judge)
 
     def trivet(inputs: Any, outputs: Any, trace: Any = None) -> list[Any]:
         row = read_row(merged(inputs, outputs, trace), mapping)
-        verdict = batcher.evaluate(row.question, row.contexts, row.response)
+        verdict = cache.evaluate(row.question, row.contexts, row.response)
         source = entities.AssessmentSource(source_type="CODE", source_id="trivet")
         return [
             entities.Feedback(

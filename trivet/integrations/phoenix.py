@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trivet.integrations.judge import Judge, RequestBatcher, details, import_tool, reason, scores_of
+from trivet.integrations.judge import Judge, VerdictCache, details, import_tool, reason, scores_of
 
 
 def evaluator(judge: Judge | None = None, mapping: Mapping[str, Any] | None = None) -> Any:
@@ -21,7 +21,7 @@ def evaluator(judge: Judge | None = None, mapping: Mapping[str, Any] | None = No
     library = import_tool("phoenix.evals", "arize-phoenix-evals")
     base: Any = library.Evaluator
     pydantic = import_tool("pydantic", "pydantic")
-    batcher = RequestBatcher(judge)
+    cache = VerdictCache(judge)
     schema = pydantic.create_model("TrivetInput", question=str, contexts=list[Any], response=str)
 
     class TrivetEvaluator(base):
@@ -29,10 +29,10 @@ def evaluator(judge: Judge | None = None, mapping: Mapping[str, Any] | None = No
             super().__init__(name="trivet", kind="code", input_schema=schema)
 
         def _evaluate(self, eval_input: dict[str, Any]) -> list[Any]:
-            return self._scores(batcher.evaluate(**eval_input))
+            return self._scores(cache.evaluate(**eval_input))
 
         async def _async_evaluate(self, eval_input: dict[str, Any]) -> list[Any]:
-            return self._scores(await batcher.evaluate_async(**eval_input))
+            return self._scores(await cache.evaluate_async(**eval_input))
 
         def _scores(self, verdict: Any) -> list[Any]:
             return [

@@ -11,7 +11,7 @@ from typing import Any
 from trivet.integrations.judge import (
     SCORES,
     Judge,
-    RequestBatcher,
+    VerdictCache,
     field_of,
     import_tool,
     reason,
@@ -30,7 +30,7 @@ def metrics(judge: Judge | None = None, scores: Sequence[str] = tuple(SCORES)) -
     """
     library = import_tool("ragas.metrics.base", _PACKAGES)
     base: Any = library.SingleTurnMetric
-    batcher = RequestBatcher(judge)
+    cache = VerdictCache(judge)
     columns = {library.MetricType.SINGLE_TURN: {"user_input", "retrieved_contexts", "response"}}
 
     class TrivetMetric(base):
@@ -44,7 +44,7 @@ def metrics(judge: Judge | None = None, scores: Sequence[str] = tuple(SCORES)) -
 
         async def _single_turn_ascore(self, sample: Any, callbacks: Any) -> float:
             texts = (sample.user_input, sample.retrieved_contexts, sample.response)
-            return score_of(await batcher.evaluate_async(*texts), self._score)
+            return score_of(await cache.evaluate_async(*texts), self._score)
 
     return [TrivetMetric(score) for score in scores]
 
@@ -60,7 +60,7 @@ def collection_metrics(
     """
     base: Any = import_tool("ragas.metrics.collections.base", _PACKAGES).BaseMetric
     result: Any = import_tool("ragas.metrics.result", _PACKAGES).MetricResult
-    batcher = RequestBatcher(judge)
+    cache = VerdictCache(judge)
 
     class TrivetMetric(base):
         def __init__(self, score: str) -> None:
@@ -72,7 +72,7 @@ def collection_metrics(
             self, user_input: str, response: str, retrieved_contexts: Sequence[str]
         ) -> Any:
             texts = (user_input, retrieved_contexts, response)
-            verdict = await batcher.evaluate_async(*texts)
+            verdict = await cache.evaluate_async(*texts)
             value = score_of(verdict, self._score)
             return result(value=value, reason=reason(verdict, self._score))
 
