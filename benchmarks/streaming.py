@@ -27,7 +27,6 @@ import numpy as np
 from trivet.evaluation.answer_stream import PendingSentence, SentenceReader, StreamWindows
 from trivet.evaluation.correction import CorrectionMode
 from trivet.evaluation.evaluator import Evaluator
-from trivet.evaluation.postprocessing import to_evaluation
 from trivet.labelled.sources import choose_rows, load_source
 from trivet.measures.curves import BoolArray, FloatArray
 from trivet.measures.intervals import Draws, auroc, ratio
@@ -224,7 +223,7 @@ def run(evaluator: Evaluator, examples: Sequence[Any]) -> list[Evaluation]:
     """Return the verdict on each example; raise the error of one that has none."""
     verdicts: list[Evaluation] = []
     for start in range(0, len(examples), BLOCK):
-        for outcome in evaluator.begin(examples[start : start + BLOCK]).outcomes(to_evaluation):
+        for outcome in evaluator.begin(examples[start : start + BLOCK]).verdicts():
             if not isinstance(outcome, Evaluation):
                 raise outcome
             verdicts.append(outcome)

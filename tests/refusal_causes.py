@@ -25,9 +25,10 @@ from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import BackendError, DivergedError
 from trivet.evaluation import evaluator
 from trivet.evaluation.evaluator import Evaluator
+from trivet.evaluation.window_queue import Overloaded
+from trivet.serve.http.batcher import Draining
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.settings import ServerSettings
-from trivet.serve.scheduling.batched_request import Draining, Overloaded
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -25,7 +25,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar,
 import httpx2
 
 from trivet.errors import BackendError, ExampleError, ServerError, WindowError, served_error
-from trivet.interface import Options, Result, Results, SentenceEvent, checked, takes_options
+from trivet.interface import Options, Result, Results, SentenceEvent, checked
 from trivet.logs.context_values import named_request, request_body, request_or_failure
 from trivet.logs.rows import Rows, count_rows, iterate_examples, read_examples
 from trivet.records import Evaluation, FailedEvaluation
@@ -79,7 +79,6 @@ class _Connection(Generic[S]):
             "limits": httpx2.Limits(max_connections=self.connections),
         }
 
-    @takes_options
     def stream(
         self,
         question: str,
@@ -204,7 +203,6 @@ class AsyncClient(_Connection["AsyncAnswerStream"]):
         self._send, self._pause = self._http.request, asyncio.sleep
         self._stream = AsyncAnswerStream
 
-    @takes_options
     async def evaluate(
         self,
         question: str,
@@ -222,7 +220,6 @@ class AsyncClient(_Connection["AsyncAnswerStream"]):
         record = named_request(question, contexts, response, id) | checked(options)
         return await self._ask("/v1/evaluate", read_answer, record)
 
-    @takes_options
     async def evaluate_many(
         self,
         examples: Rows,
@@ -297,7 +294,6 @@ class Client(_Connection["AnswerStream"]):
     evaluate = _blocking(AsyncClient.evaluate)
     info = _blocking(AsyncClient.info)
 
-    @takes_options
     def evaluate_many(
         self,
         examples: Iterable[Any],

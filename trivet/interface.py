@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import inspect
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from trivet.records import ContextSpan, Evaluation, FailedEvaluation, MarkedSpan
 from trivet.settings import THRESHOLD_NAMES, ThresholdName, percentage_hint
@@ -16,7 +15,6 @@ from trivet.settings import THRESHOLD_NAMES, ThresholdName, percentage_hint
 if TYPE_CHECKING:
     import pandas
 
-F = TypeVar("F", bound=Callable[..., Any])
 Result: TypeAlias = Evaluation | FailedEvaluation
 _FLATTENED = ("error", "metadata", "texts")
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -30,27 +28,11 @@ class Options(TypedDict, total=False):
     strict: bool
 
 
-_DEFAULTS = Options(allow_empty_contexts=False, threshold=None, strict=False)
-
-
-def takes_options(function: F) -> F:
-    """Show the options in the signature of a function that takes them as ``**options``."""
-    signature, types = inspect.signature(function), get_type_hints(Options)
-    shown = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=types[name]
-        )
-        for name, default in _DEFAULTS.items()
-    ]
-    known = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    function.__dict__["__signature__"] = signature.replace(parameters=[*known, *shown])
-    return function
-
-
 def checked(options: Options) -> Options:
     """Return options for a later call; an unknown one raises a ``TypeError`` now."""
-    if unknown := options.keys() - _DEFAULTS.keys():
-        raise TypeError(f"no option {', '.join(sorted(unknown))}; use {', '.join(_DEFAULTS)}")
+    known = Options.__annotations__
+    if unknown := options.keys() - known.keys():
+        raise TypeError(f"no option {', '.join(sorted(unknown))}; use {', '.join(known)}")
     return options
 
 

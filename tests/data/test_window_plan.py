@@ -8,7 +8,7 @@ import pytest
 
 from tests.data.examples import make_tokenized
 from trivet.data.tokenization import SpecialTokens, TokenizedExample
-from trivet.data.windows import WindowSettings, lay_out
+from trivet.data.windows import FRAME, WindowSettings, lay_out
 from trivet.errors import WindowError
 
 SPECIAL = SpecialTokens(cls=1, sep=2, pad=0)
@@ -27,7 +27,7 @@ def test_what_is_planned_is_what_is_laid_out() -> None:
     lengths = itertools.product((0, 30, 127, 300), (0, 900, 5000), (0, 40, 250, 700))
     for question, context, response in lengths:
         read, settings = read_of(question, context, response), WindowSettings(512)
-        plan, layout = settings.plan(read), lay_out(read, settings, SPECIAL)
+        plan, layout = settings.plan(read, FRAME), lay_out(read, settings, SPECIAL)
         assert max(map(len, layout.rows)) <= 512
         # Slices end with sentences: a few more windows than planned.
         assert plan.windows <= len(layout.rows) <= 1.2 * plan.windows + 1
@@ -38,7 +38,7 @@ def test_what_is_planned_is_what_is_laid_out() -> None:
 def test_what_is_repeated_is_planned_too(context: int) -> None:
     # Sentences of one token: a slice ends where it must, with 408 tokens, 30 of them seen before.
     settings, read = WindowSettings(512, stride_overlap=30), read_of(50, context, 50, sentence=1)
-    assert settings.plan(read).windows == len(lay_out(read, settings, SPECIAL).rows)
+    assert settings.plan(read, FRAME).windows == len(lay_out(read, settings, SPECIAL).rows)
 
 
 def test_neighbours_may_share_what_a_window_has_room_for() -> None:

@@ -10,19 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trivet.backends.backend import Backend, workers_of
+from trivet.backends.backend import Backend
 from trivet.data.collating import collate
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, lay_out
 from trivet.errors import BackendError
-from trivet.evaluation.evaluation_job import InferenceJob, WorkerPool
-from trivet.evaluation.packing import (
-    BackendCall,
-    BatchLimits,
-    WindowAccumulator,
-    pack,
-    take_windows,
-)
+from trivet.evaluation.packing import BackendCall, BatchLimits, WindowAccumulator, take_windows
+from trivet.evaluation.scheduler import Scheduler
+from trivet.evaluation.window_queue import Job
 from trivet.model.aggregate import Outputs, join_evidence_probs
 from trivet.model.architecture import Reduction
 from trivet.records import RagExample
@@ -37,19 +32,9 @@ def layouts_of(
 
 
 def run(layouts: Sequence[Layout], backend: Backend, positions: int) -> list[WindowAccumulator]:
-    pool = WorkerPool(workers_of(backend))
-    return InferenceJob(layouts, backend, pool, 0, BatchLimits(positions)).wait()
-
-
-@given(st.lists(st.integers(1, 600)), st.integers(1, 2000))
-def test_every_window_is_packed_once_and_calls_stay_bounded(
-    lengths: list[int], positions: int
-) -> None:
-    calls = pack(lengths, BatchLimits(positions))
-    assert sorted(number for call in calls for number in call) == list(range(len(lengths)))
-    for call in calls:
-        longest = max(lengths[number] for number in call)
-        assert len(call) == 1 or len(call) * longest <= positions
+    accumulators = [WindowAccumulator(layout) for layout in layouts]
+    Scheduler(backend, 0, BatchLimits(positions)).submit(Job(accumulators)).wait()
+    return accumulators
 
 
 @pytest.mark.parametrize("faithfulness", get_args(Reduction))

@@ -10,12 +10,12 @@ import pytest
 import torch
 import transformers
 from torch import nn
+from trivet.evaluation.evaluation_job import InferenceJob, WorkerPool
 
 from trivet.ablation.scores import WeightsBackend
 from trivet.data.collating import collate
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, lay_out
-from trivet.evaluation.evaluation_job import InferenceJob, WorkerPool
 from trivet.evaluation.packing import BatchLimits
 from trivet.heads import EVIDENCE_STATES
 from trivet.labelled.datamodule import collate_items, prepare

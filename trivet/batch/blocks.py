@@ -14,8 +14,8 @@ from typing import NamedTuple
 from trivet.batch.out_formats import verdict_line
 from trivet.batch.settings import RunSettings
 from trivet.errors import DataError
-from trivet.evaluation.evaluation_job import EvaluationJob
 from trivet.evaluation.evaluator import Evaluator
+from trivet.evaluation.example_batch import ExampleBatch
 from trivet.evaluation.streams import Block, prefetch
 from trivet.logs.column_mapping import LogRow
 from trivet.records import Evaluation, FailedEvaluation
@@ -39,11 +39,11 @@ class _Begun(NamedTuple):
 
     number: int
     rows: list[LogRow]
-    job: EvaluationJob
+    batch: ExampleBatch
 
     def cancel(self) -> None:
         """Cancel what has not run yet."""
-        self.job.cancel()
+        self.batch.cancel()
 
 
 def evaluate_blocks(
@@ -63,13 +63,13 @@ def evaluate_blocks(
     def begin(numbered: tuple[int, list[LogRow]]) -> _Begun:
         number, block = numbered
         examples = [row.example for row in block] if settings.shard.has(number) else []
-        job = evaluator.begin(
+        batch = evaluator.begin(
             examples,
             allow_empty_contexts=settings.allow_empty_contexts,
             threshold=settings.threshold,
             strict=settings.strict,
         )
-        return _Begun(number, block, job)
+        return _Begun(number, block, batch)
 
     blocks = enumerate(_blocks(rows, characters), start=first_block)
     # Blocks of other shards are prefetched as well.
@@ -79,9 +79,8 @@ def evaluate_blocks(
         if not settings.shard.has(begun.number):
             yield BlockVerdicts(len(block))
             continue
-        results = [
-            _name_place(result, row) for result, row in zip(begun.job.results(), block, strict=True)
-        ]
+        verdicts = begun.batch.results()
+        results = [_name_place(result, row) for result, row in zip(verdicts, block, strict=True)]
         lines = [
             verdict_line(row, result, fields=settings.fields, texts=settings.texts)
             for row, result in zip(block, results, strict=True)

@@ -106,7 +106,7 @@ class WindowSettings:
             return "", ""
         return "\n" if has_question else "", " "
 
-    def plan(self, tokenized: TokenizedExample, fixed: int = FRAME) -> Plan:
+    def plan(self, tokenized: TokenizedExample, fixed: int) -> Plan:
         """Return the chunks of the response and the positions that they leave for context.
 
         ``fixed`` is the number of positions of the layout's fixed pieces.

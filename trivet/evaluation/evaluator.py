@@ -3,50 +3,51 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
-from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar, Unpack
-
-import numpy as np
+import weakref
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from typing import Any, Unpack
 
 from trivet.backends.backend import POSITIONS, Backend, LoadedBackend, ShapedBackend, workers_of
 from trivet.backends.loading import check_options, load_backend, load_tokenizer
 from trivet.bundle.bundle import Bundle, read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
-from trivet.errors import BackendError
 from trivet.evaluation.answer_stream import AnswerStream, SentenceReader, StreamWindows
 from trivet.evaluation.correction import Correction, CorrectionMode, correct
-from trivet.evaluation.evaluation_job import EvaluationJob, InferenceJob, Reading, WorkerPool
+from trivet.evaluation.example_batch import ExampleBatch, Joined
 from trivet.evaluation.packing import BatchLimits, WindowAccumulator
-from trivet.evaluation.postprocessing import (
-    Decision,
-    to_evaluation,
-    to_token_verdicts,
-    with_sources,
-)
+from trivet.evaluation.postprocessing import Decision, to_token_verdicts
 from trivet.evaluation.preprocessing import (
     MAX_CHARACTERS,
     MAX_WINDOWS,
     PreprocessedExample,
     Preprocessor,
-    Refusal,
 )
-from trivet.evaluation.streams import blocks, evaluate_async, prefetch
-from trivet.interface import Options, Result, Results, check_threshold, checked, takes_options
+from trivet.evaluation.scheduler import Scheduler
+from trivet.evaluation.streams import blocks, iterate_in_thread, prefetch, wait_for_rows
+from trivet.evaluation.window_queue import Job
+from trivet.interface import Options, Result, Results, check_threshold, checked
 from trivet.logs.context_values import named_example
 from trivet.logs.conversation import Turns, read_turns
-from trivet.logs.rows import check_rows, count_rows, read_examples
-from trivet.model.aggregate import logits_of
+from trivet.logs.rows import count_rows, read_examples
 from trivet.records import Evaluation, FailedEvaluation, RagExample, TokenVerdict
 from trivet.settings import BackendName, Precision, ThresholdName
-
-T = TypeVar("T")
 
 
 class Evaluator:
     """Evaluates examples with one bundle. Loaded once; thread-safe.
+
+    In four steps: ``prepare`` makes windows of texts, the scheduler has the backend run these, and
+    the batch joins the answers to probabilities and reads the verdicts.
 
     Attributes:
         bundle, preprocessor: The bundle, and its preprocessing.
@@ -115,12 +116,11 @@ class Evaluator:
             shaped = self.backend
             self.limits = BatchLimits(shaped.positions, shaped.step, shaped.max_windows)
         self.workers = workers_of(self.backend)
-        self._pool = WorkerPool(self.workers)
-        info = self.bundle.info
-        settings = info.window
-        self._joined_as = info.faithfulness, info.calibration.sentence_layer()
+        settings = self.bundle.info.window
         self.preprocessor = Preprocessor(tokenizer, settings, max_characters, max_windows)
         self.pad = tokenizer.special.pad
+        self._scheduler = Scheduler(self.backend, self.pad, self.limits)
+        weakref.finalize(self, self._scheduler.close).atexit = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arguments: a copy loads its own bundle."""
@@ -131,7 +131,6 @@ class Evaluator:
         """Name of the backend and of the graph's file."""
         return self.backend.name
 
-    @takes_options
     def evaluate(
         self,
         question: str,
@@ -161,9 +160,8 @@ class Evaluator:
             BackendError: The backend failed.
         """
         example = named_example(question, contexts, response, id)
-        return self.begin([example], **options).only(to_evaluation)
+        return self._evaluate(example, **options)
 
-    @takes_options
     def evaluate_messages(
         self,
         messages: Sequence[Mapping[str, Any]],
@@ -195,11 +193,12 @@ class Evaluator:
             if an unsupported span of the verdict touches it.
         """
         example = named_example(question, contexts, response)
-        return self.begin([example], allow_empty_contexts=allow_empty_contexts).only(
-            to_token_verdicts
-        )
+        batch = self.begin([example], allow_empty_contexts=allow_empty_contexts)
+        (joined,) = batch.join()
+        if not isinstance(joined, Joined):
+            raise joined
+        return to_token_verdicts(joined.example, joined.outputs, batch.decision)
 
-    @takes_options
     def evaluate_many(
         self,
         examples: Iterable[Any],
@@ -234,12 +233,11 @@ class Evaluator:
         begin = functools.partial(self.begin, **checked(options))
 
         def results() -> Generator[Result]:
-            for job in prefetch(blocks(read), begin):
-                yield from job.results()
+            for batch in prefetch(blocks(read), begin):
+                yield from batch.results()
 
         return Results(results(), count_rows(examples), progress)
 
-    @takes_options
     def stream(
         self,
         question: str,
@@ -268,10 +266,7 @@ class Evaluator:
         allows = options.get("allow_empty_contexts", False)
         reader = SentenceReader(self.preprocessor, example, windows, allows)
 
-        def evaluate(prepared: PreprocessedExample) -> Evaluation:
-            return self.begin([prepared], **options).only(to_evaluation)
-
-        return AnswerStream(reader, evaluate)
+        return AnswerStream(reader, functools.partial(self._evaluate, **options))
 
     def correct(
         self,
@@ -289,10 +284,8 @@ class Evaluator:
         and a bundle without a support head a ``BackendError``.
         """
         example = named_example(question, contexts, response)
-        verdict = self.begin([example], threshold=threshold).only(to_evaluation)
-        return correct(response, verdict, mode)
+        return correct(response, self._evaluate(example, threshold=threshold), mode)
 
-    @takes_options
     async def aevaluate(
         self,
         question: str,
@@ -306,8 +299,7 @@ class Evaluator:
         run = functools.partial(self.evaluate, id=id, **options)
         return await asyncio.to_thread(run, question, contexts, response)
 
-    @takes_options
-    def aevaluate_many(
+    async def aevaluate_many(
         self,
         examples: Iterable[Any] | AsyncIterable[Any],
         *,
@@ -316,70 +308,54 @@ class Evaluator:
         **options: Unpack[Options],
     ) -> AsyncGenerator[Result]:
         """Evaluate a stream, asynchronous or not, as ``evaluate_many`` does, in threads."""
-        check_rows(examples)
-        begin = functools.partial(self.begin, **checked(options))
-        return evaluate_async(examples, mapping, begin, progress)
+        rows = wait_for_rows(examples) if isinstance(examples, AsyncIterable) else examples
+        results = self.evaluate_many(rows, mapping=mapping, progress=progress, **options)
+        async with contextlib.aclosing(iterate_in_thread(results)) as stream:
+            async for result in stream:
+                yield result
 
-    def begin(
+    def _evaluate(
+        self, example: RagExample | PreprocessedExample, **options: Unpack[Options]
+    ) -> Evaluation:
+        """Evaluate one example, or raise its error."""
+        (outcome,) = self.begin([example], **options).verdicts()
+        if not isinstance(outcome, Evaluation):
+            raise outcome
+        return outcome
+
+    def prepare(
         self,
         examples: Sequence[RagExample | PreprocessedExample | FailedEvaluation],
         *,
         allow_empty_contexts: bool = False,
         threshold: float | ThresholdName | None = None,
         strict: bool = False,
-    ) -> EvaluationJob:
-        """Preprocess examples together and start their inference in the background."""
+    ) -> ExampleBatch:
+        """Check, tokenize and cut examples; the options are those of ``evaluate``."""
         check_threshold(threshold)
-        preprocessed = self.preprocessor.preprocess(
+        decision, info = None, self.bundle.info
+        if info.thresholds is not None:
+            layer = info.calibration.sentence_layer()
+            decision = Decision(info.thresholds.at(threshold), layer, strict)
+        prepared = self.preprocessor.preprocess(
             [each for each in examples if not isinstance(each, FailedEvaluation)],
             allow_empty_contexts=allow_empty_contexts,
         )
-        layouts = [each.layout for each in preprocessed if isinstance(each, PreprocessedExample)]
-        inference = InferenceJob(layouts, self.backend, self._pool, self.pad, self.limits)
-        postprocess = functools.partial(
-            self.postprocess, preprocessed, threshold=threshold, strict=strict
-        )
-        return EvaluationJob(examples, preprocessed, inference, postprocess)
+        accepted = [each for each in prepared if isinstance(each, PreprocessedExample)]
+        job = Job([WindowAccumulator(each.layout) for each in accepted])
+        return ExampleBatch(examples, prepared, job, self.bundle, decision)
 
-    def postprocess(
+    def begin(
         self,
-        examples: Sequence[PreprocessedExample | Refusal],
-        accumulators: Iterable[WindowAccumulator],
-        reading: Reading[T],
-        threshold: float | ThresholdName | None = None,
-        strict: bool = False,
-    ) -> list[T | Refusal]:
-        """Join the answers to the windows of examples that are not errors, and read the verdicts.
-
-        ``reading`` is ``to_evaluation`` or ``to_token_verdicts``, the others as in ``evaluate``.
-        """
-        info, answers = self.bundle.info, iter(accumulators)
-        decision = None
-        if info.thresholds is not None:
-            decision = Decision(info.thresholds.at(threshold), self._joined_as[1], strict)
-        outcomes: list[T | Refusal] = []
-        for each in examples:
-            if isinstance(each, Refusal):
-                outcomes.append(each)
-                continue
-            try:
-                answer = next(answers)
-                outputs = answer.join(*self._joined_as)
-                if (fitted := info.calibration.completeness) and outputs.completeness is not None:
-                    logits = fitted.scale * logits_of(outputs.completeness) + fitted.shift
-                    outputs = outputs._replace(completeness=1 / (1 + np.exp(-logits)))
-                outcome = reading(each, outputs, decision)
-                if self.bundle.revision and isinstance(outcome, Evaluation):
-                    outcome = replace(outcome, revision=self.bundle.revision)
-                if isinstance(outcome, Evaluation):
-                    outcome = with_sources(outcome, each.tokens, answer.evidence, info.evidence)
-                outcomes.append(outcome)
-            except BackendError as error:
-                outcomes.append(error)
-        return outcomes
+        examples: Sequence[RagExample | PreprocessedExample | FailedEvaluation],
+        **options: Unpack[Options],
+    ) -> ExampleBatch:
+        """Prepare examples and schedule their windows; what follows waits for these."""
+        batch = self.prepare(examples, **options)
+        self._scheduler.submit(batch.job)
+        return batch
 
 
-@takes_options
 def evaluate(
     question: str,
     contexts: Sequence[Any] | str,

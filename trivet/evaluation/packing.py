@@ -56,7 +56,7 @@ class WindowAccumulator:
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
-        self.error: BackendError | None = None  # the first one; other windows need not run
+        self.error: BackendError | None = None  # that of the first call; later ones need not run
         self.failed_call = math.inf  # number of the first call known to have failed
         self._lock = threading.Lock()
         # Before any window ran, nothing is supported, relevant or utilized.
@@ -86,10 +86,11 @@ class WindowAccumulator:
         )
         return shown, response, context
 
-    def fail(self, error: BackendError) -> None:
-        """Keep the error of a call, unless there is one."""
+    def fail(self, error: BackendError, number: int) -> None:
+        """Keep the error of a call, unless one before it failed."""
         with self._lock:
-            self.error = self.error or error
+            if number < self.failed_call:
+                self.error, self.failed_call = error, number
 
     def add(
         self,
@@ -99,36 +100,34 @@ class WindowAccumulator:
         b: int,
         first: int,
     ) -> None:
-        """Add row ``b`` of an answer, for what ``take`` returned, unless a call failed.
+        """Add row ``b`` of an answer, for what ``take`` returned.
 
         ``first`` is the number of its first window among those of the call.
+
+        Raises:
+            BackendError: A number of the answer is not usable.
         """
         part, response, context = taken
         support_of = self._evidence if is_evidence else self._support
         with self._lock:
-            if self.error is not None:
-                return
             r, c = len(response), len(context)
-            try:
-                self._heads = heads_of(answer.present())
-                if "support" in self._heads:
-                    support = probabilities(answer.support_probs[b, :r], "support_probs")
-                    # As ``supported_anywhere`` reduces copies: a maximum of maxima is the maximum.
-                    support_of[response] = np.fmax(support_of[response], support)
-                if "relevance" in self._heads:
-                    probs = probabilities(answer.relevance_probs[b, :c], "relevance_probs")
-                    self._relevance[context] = probs
-                if "utilization" in self._heads:
-                    probs = probabilities(answer.utilization_probs[b, :c], "utilization_probs")
-                    self._utilization[context] = probs
-                if "evidence" in self._heads:
-                    states = answer.evidence_states[first : first + len(part.rows)]
-                    own = self.layout.response_sentence[response]
-                    if self.evidence is None:
-                        self.evidence = no_pairs(self.layout)
-                    add_pairs(self.evidence, part, states, own)
-            except BackendError as error:
-                self.error = error
+            self._heads = heads_of(answer.present())
+            if "support" in self._heads:
+                support = probabilities(answer.support_probs[b, :r], "support_probs")
+                # As ``supported_anywhere`` reduces copies: a maximum of maxima is the maximum.
+                support_of[response] = np.fmax(support_of[response], support)
+            if "relevance" in self._heads:
+                probs = probabilities(answer.relevance_probs[b, :c], "relevance_probs")
+                self._relevance[context] = probs
+            if "utilization" in self._heads:
+                probs = probabilities(answer.utilization_probs[b, :c], "utilization_probs")
+                self._utilization[context] = probs
+            if "evidence" in self._heads:
+                states = answer.evidence_states[first : first + len(part.rows)]
+                own = self.layout.response_sentence[response]
+                if self.evidence is None:
+                    self.evidence = no_pairs(self.layout)
+                add_pairs(self.evidence, part, states, own)
 
     def join(self, faithfulness: Reduction, layer: SentenceLayer = NO_LAYER) -> Outputs:
         """Return the scores, with B = 1, or raise the error of a call.
@@ -191,7 +190,7 @@ class BackendCall:
     """Windows of some examples that run together: first ``run``, then ``add``."""
 
     def __init__(self, windows: Iterable[tuple[WindowAccumulator, int]], number: int = 0) -> None:
-        """Group windows by example and kind; ``number`` is the place among the calls of a job."""
+        """Group windows by example and kind; ``number`` counts the calls of a job from 0."""
         self.number = number
         self.answer: Outputs | BackendError | None = None  # none before the call and if skipped
         self._taken: list[tuple[Layout, IntArray, IntArray]] = []
@@ -206,7 +205,7 @@ class BackendCall:
 
         Such a call runs whole: the last digits of an int8 backend depend on all its windows.
         """
-        return any(each.error is None and each.failed_call >= self.number for each, _ in self._rows)
+        return any(example.failed_call > self.number for example, _ in self._rows)
 
     def collate(self, pad: int) -> Windows:
         """Return the windows as the backend takes them; ``pad`` is the token id of padding."""
@@ -223,38 +222,21 @@ class BackendCall:
             self.answer = run(windows)
         except BackendError as error:
             self.answer = error
-            for example, _ in self._rows:
-                example.failed_call = min(self.number, example.failed_call)
 
     def add(self) -> None:
         """Add the answer, or the error, to every example of the call."""
         if isinstance(self.answer, BackendError):
             for example, _ in self._rows:
-                example.fail(self.answer)
+                example.fail(self.answer, self.number)
         elif self.answer is not None:
             first = 0
             for b, (kind, taken) in enumerate(zip(self._rows, self._taken, strict=True)):
                 example, is_evidence = kind
-                example.add(is_evidence, taken, self.answer, b, first)
+                try:
+                    example.add(is_evidence, taken, self.answer, b, first)
+                except BackendError as error:
+                    example.fail(error, self.number)
                 first += len(taken[0].rows)
-
-
-def pack(lengths: Sequence[int], limits: BatchLimits) -> list[list[int]]:
-    """Group windows of some lengths into calls; return their numbers, longest windows first."""
-    numbers = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
-    calls, start = list[list[int]](), 0
-    while start < len(numbers):
-        size = limits.windows(lengths[numbers[start]])
-        calls.append(numbers[start : start + size])
-        start += size
-    return calls
-
-
-def pack_calls(examples: Sequence[WindowAccumulator], limits: BatchLimits) -> list[BackendCall]:
-    """Group all windows of some examples into calls."""
-    windows = [(each, row) for each in examples for row in range(len(each.layout.rows))]
-    calls = pack([len(each.layout.rows[row]) for each, row in windows], limits)
-    return [BackendCall([windows[n] for n in call], number) for number, call in enumerate(calls)]
 
 
 def take_windows(layout: Layout, rows: Sequence[int]) -> tuple[Layout, IntArray]:

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 from collections import deque
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterable,
-    Callable,
-    Generator,
-    Iterable,
-    Iterator,
-    Mapping,
-)
-from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol, TypeVar
 
-from trivet.evaluation.evaluation_job import WorkerPool
 from trivet.evaluation.preprocessing import count_characters
-from trivet.interface import Result, progress_bar
-from trivet.logs.rows import Given, RowReader, count_rows, read_examples
+from trivet.interface import Result, Results
+from trivet.logs.rows import Given
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -37,10 +26,6 @@ _AHEAD = 4  # rows in work for each thread: a slow row does not keep the others 
 
 class _Cancellable(Protocol):
     def cancel(self) -> object: ...
-
-
-class _Job(_Cancellable, Protocol):
-    def results(self) -> list[Result]: ...
 
 
 class Block(list[T]):
@@ -92,15 +77,6 @@ def prefetch(blocks: Iterable[T], begin: Callable[[T], C], ahead: int = 1) -> It
         raise broken
 
 
-@dataclass(frozen=True)
-class _Begun(Generic[T, R]):
-    row: T
-    result: Future[R]
-
-    def cancel(self) -> None:
-        self.result.cancel()
-
-
 def work_in_order(
     rows: Iterable[T], work: Callable[[T], R], threads: int
 ) -> Generator[tuple[T, R], None, None]:
@@ -112,66 +88,41 @@ def work_in_order(
     if threads == 1:
         yield from ((row, work(row)) for row in rows)
         return
-    pool = WorkerPool(threads)
+    pool, begun_rows = ThreadPoolExecutor(threads), deque[T]()
 
-    def begin(row: T) -> _Begun[T, R]:
-        return _Begun(row, pool.submit(lambda _: work(row), pool))
+    def begin(row: T) -> Future[R]:
+        begun_rows.append(row)
+        return pool.submit(work, row)
 
-    for begun in prefetch(rows, begin, _AHEAD * threads):
-        yield begun.row, begun.result.result()
-
-
-async def evaluate_async(
-    rows: object,
-    mapping: Mapping[str, str] | None,
-    begin: Callable[[list[Given]], _Job],
-    progress: bool = False,
-) -> AsyncGenerator[Result]:
-    """Evaluate rows, in order; reading, tokenizing and waiting run in threads.
-
-    One block runs while the next one is read. Begun work is cancelled if the caller stops.
-    """
-    begun: deque[_Job] = deque()
-    stream, broken = _async_blocks(rows, mapping), None
-    bar = progress_bar(count_rows(rows)) if progress else contextlib.nullcontext()
     try:
-        with bar as advance:
-            while True:
-                try:
-                    block = await anext(stream, None)
-                except Exception as error:  # results of the rows before come first
-                    block, broken = None, error
-                if block is not None:
-                    begun.append(await asyncio.to_thread(begin, block))
-                while len(begun) > (block is not None):
-                    for result in await asyncio.to_thread(begun[0].results):
-                        if advance is not None:
-                            advance()
-                        yield result
-                    begun.popleft()
-                if block is None:
-                    break
+        for begun in prefetch(rows, begin, _AHEAD * threads):
+            yield begun_rows.popleft(), begun.result()
     finally:
-        for job in begun:
-            job.cancel()
-        await stream.aclose()
-    if broken is not None:
-        raise broken
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
-async def _async_blocks(
-    rows: object, mapping: Mapping[str, str] | None
-) -> AsyncGenerator[list[Given]]:
-    if not isinstance(rows, AsyncIterable):
-        iterator = blocks(read_examples(rows, mapping))
-        while (block := await asyncio.to_thread(next, iterator, None)) is not None:
-            yield block
-        return
-    reader, block = RowReader(mapping), Block[Given]()
-    async for row in rows:
-        example = reader.read(row)
-        if block.is_full_with(example, example):
-            yield block
-            block = Block()
-    if block:
-        yield block
+async def iterate_in_thread(results: Results) -> AsyncGenerator[Result]:
+    """Yield results, which are computed in a thread of their own, until the caller stops."""
+    pool, run = ThreadPoolExecutor(1), asyncio.get_running_loop().run_in_executor
+    try:
+        while (result := await run(pool, next, results, None)) is not None:
+            yield result
+    finally:
+        pool.submit(results.close)
+        pool.shutdown(wait=False)
+
+
+def wait_for_rows(rows: AsyncIterable[T]) -> Iterator[T]:
+    """Return the rows of an asynchronous stream of this event loop, for another thread."""
+    iterator, loop = aiter(rows), asyncio.get_running_loop()
+
+    async def read() -> list[T]:
+        async for row in iterator:
+            return [row]
+        return []
+
+    def rows_in_order() -> Iterator[T]:
+        while row := asyncio.run_coroutine_threadsafe(read(), loop).result():
+            yield from row
+
+    return rows_in_order()

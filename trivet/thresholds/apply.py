@@ -14,16 +14,15 @@ from trivet.bundle.bundle import Bundle, add_files
 from trivet.bundle.schema import AlarmsInfo, BundleInfo, Thresholds
 from trivet.errors import BundleError, DataError
 from trivet.evaluation.evaluator import Evaluator
+from trivet.evaluation.example_batch import Joined
 from trivet.evaluation.postprocessing import with_support
-from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.evaluation.streams import prefetch
 from trivet.labelled.sources import load_source
 from trivet.measures.false_alarms import Judged, named_thresholds
 from trivet.measures.label_check import JudgedAnswers, judge_answers
 from trivet.measures.predictions import Prediction
 from trivet.measures.rule_sets import ANSWERS, UNBOUNDED
-from trivet.model.aggregate import Outputs
-from trivet.records import LabelledExample, Labels
+from trivet.records import LabelledExample
 from trivet.settings import FALSE_ALARMS, THRESHOLD_NAMES, BackendName
 from trivet.thresholds.choices import Choices
 from trivet.thresholds.choose import ChosenThresholds, choose_or_keep
@@ -61,12 +60,12 @@ def choose_thresholds(
     examples = load_rows(specs, split, choices.only)
     starts = range(0, len(examples), _BLOCK)
     texts = ([one.example for one in examples[start : start + _BLOCK]] for start in starts)
-    jobs = prefetch(texts, evaluator.begin)
-    found = itertools.chain.from_iterable(job.outcomes(_read_support) for job in jobs)
+    batches = prefetch(texts, evaluator.begin)
+    answers = itertools.chain.from_iterable(batch.join() for batch in batches)
     scores = [
-        replace(each, example=one)
-        for one, each in zip(examples, found, strict=True)
-        if isinstance(each, DevScores)
+        _read_support(labelled, joined)
+        for labelled, joined in zip(examples, answers, strict=True)
+        if isinstance(joined, Joined)
     ]
     info = evaluator.bundle.info
     old, rate = info.thresholds, choices.false_alarms
@@ -89,11 +88,11 @@ def _keep(
     add_files(folder, {}, info.model_copy(update=changed))
 
 
-def _read_support(one: PreprocessedExample, outputs: Outputs, _: object) -> DevScores:
-    """Return the support of an example's sentences and tokens, without its labels."""
-    unlabelled = LabelledExample(one.example, Labels(), "", "")
+def _read_support(labelled: LabelledExample, joined: Joined) -> DevScores:
+    """Return the support of an example's sentences and tokens."""
+    outputs = joined.outputs
     support = np.asarray(outputs.sentence_support)[0], np.asarray(outputs.support_probs)[0]
-    return DevScores.of(unlabelled, one.tokens, *support)
+    return DevScores.of(labelled, joined.example.tokens, *support)
 
 
 def choose_by_rule(bundle: Bundle, sets: Mapping[str, Sequence[Prediction]]) -> Thresholds:

@@ -72,7 +72,6 @@ class Asked:
         parts = RunningServer(evaluator, self.settings, keys, telemetry)
         self.app = parts.app
         self.batcher, self.health = parts.batcher, parts.health
-        self.run(self.batcher.start())
         self.health.warmed(self.batcher)
         self.client = httpx2.AsyncClient(
             transport=httpx2.ASGITransport(self.app), base_url="http://trivet.test"

@@ -13,9 +13,9 @@ import pytest
 
 from tests.serve.http.conftest import EXAMPLE, Asked, EvenBackend, Serve, Wire, refusal
 from trivet.records import Evaluation, FailedEvaluation
+from trivet.serve.http.batcher import Predictions
 from trivet.serve.http.errors import failure_error
 from trivet.serve.http.settings import ServerSettings
-from trivet.serve.scheduling.batched_request import Predictions
 
 
 def test_a_failed_example_keeps_its_code_where_clients_know_it() -> None:

@@ -15,8 +15,8 @@ from tests.serve.http.connections import PATIENCE
 from trivet.errors import BackendError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import RagExample
+from trivet.serve.http.batcher import Batcher
 from trivet.serve.http.health import CANARY, CHECKS, Health
-from trivet.serve.scheduling.batcher import Batcher
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +28,6 @@ async def warmed_up(
     """Yield the health of a batcher that has answered; nothing checks it by itself."""
     health = Health(canary_seconds=canary_seconds, hung_seconds=hung_seconds)
     batcher = Batcher(Evaluator(backend=backend), **bounds)
-    await batcher.start()
     await batcher.evaluate([CANARY])
     health.warmed(batcher)
     try:

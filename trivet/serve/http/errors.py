@@ -14,8 +14,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from trivet.errors import BackendError
+from trivet.evaluation.window_queue import Expired, Overloaded
 from trivet.records import FailedEvaluation, to_json_text
-from trivet.serve.scheduling.batched_request import Draining, Expired, Overloaded
+from trivet.serve.http.batcher import Draining
 
 STATUSES: Mapping[str, int] = {
     "invalid_json": 400,

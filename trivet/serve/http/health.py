@@ -16,13 +16,13 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from trivet.evaluation.window_queue import Expired, Overloaded
 from trivet.records import FailedEvaluation, RagExample, to_json_text
+from trivet.serve.http.batcher import Batcher, Draining
 from trivet.serve.http.errors import STATUSES, RequestError
 from trivet.serve.http.metrics import Metrics
 from trivet.serve.http.response_models import ErrorAnswer, HealthAnswer
 from trivet.serve.http.routing import add_get
-from trivet.serve.scheduling.batched_request import Draining, Expired, Overloaded
-from trivet.serve.scheduling.batcher import Batcher
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from prometheus_client import (
 )
 
 from trivet.records import FailedEvaluation
-from trivet.serve.scheduling.batched_request import BatcherState, Predictions
+from trivet.serve.http.batcher import BatcherState, Predictions
 from trivet.verdict_json import SCORES
 
 STAGES = ("tokenize", "queue", "infer", "finish")

@@ -12,13 +12,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from trivet.evaluation.preprocessing import PreprocessedExample
+from trivet.evaluation.window_queue import Expired
 from trivet.records import Evaluation, FailedEvaluation, RagExample, to_json_text
+from trivet.serve.http.batcher import Batcher, Predictions, StageSeconds
 from trivet.serve.http.errors import RequestError, failure_error
 from trivet.serve.http.metrics import STAGES, Metrics
 from trivet.serve.http.request_models import RequestOptions
 from trivet.serve.http.settings import ServerSettings
-from trivet.serve.scheduling.batched_request import Expired, Predictions, StageSeconds
-from trivet.serve.scheduling.batcher import Batcher
 
 T = TypeVar("T")
 

@@ -18,7 +18,9 @@ from starlette.exceptions import HTTPException
 import trivet
 from trivet.errors import BackendError
 from trivet.evaluation.evaluator import Evaluator
+from trivet.evaluation.window_queue import Overloaded
 from trivet.records import FailedEvaluation, RagExample
+from trivet.serve.http.batcher import Batcher
 from trivet.serve.http.evaluation_routes import add_gateway_route, add_stream_route, add_v1_routes
 from trivet.serve.http.health import CANARY, Health, add_health_routes
 from trivet.serve.http.http_server import HttpServer
@@ -31,8 +33,6 @@ from trivet.serve.http.response_models import InfoAnswer
 from trivet.serve.http.routing import route_class
 from trivet.serve.http.settings import ServerSettings
 from trivet.serve.http.systemone import add_systemone_route
-from trivet.serve.scheduling.batched_request import Overloaded
-from trivet.serve.scheduling.batcher import Batcher
 
 if TYPE_CHECKING:
     from trivet.serve.http.telemetry import Telemetry
@@ -163,7 +163,6 @@ class RunningServer:
         self._http = HttpServer(self.app, bound, self._settings)
         self.url = self._http.url
         self._http.start()
-        await self.batcher.start()
         await self._warm_up()
         self.health.warmed(self.batcher)
         self._tasks.append(asyncio.create_task(self.health.watch()))

@@ -33,8 +33,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import trivet
 from trivet.records import Evaluation
+from trivet.serve.http.batcher import Predictions
 from trivet.serve.http.metrics import STAGES
-from trivet.serve.scheduling.batched_request import Predictions
 from trivet.verdict_json import SCORES, quote_unsupported
 
 EVENT = "gen_ai.evaluation.result"

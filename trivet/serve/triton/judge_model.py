@@ -37,9 +37,7 @@ from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError, ExampleError, WindowError, fault_words
 from trivet.evaluation.evaluator import Evaluator
-from trivet.evaluation.packing import BackendCall, WindowAccumulator, pack_calls
-from trivet.evaluation.postprocessing import to_evaluation
-from trivet.evaluation.preprocessing import PreprocessedExample
+from trivet.evaluation.packing import BackendCall
 from trivet.heads import DEFAULT_HEADS
 from trivet.model.aggregate import Outputs, output_names, outputs_from
 from trivet.records import Evaluation, RagExample
@@ -237,12 +235,11 @@ class TritonPythonModel:
         names = ("question", "contexts", "response", "options_json")
         asked, options = read_request(*(_tensor(request, name) for name in names))
         await self._test_encoder()
-        (example,) = self.evaluator.preprocessor.preprocess(
-            [asked], allow_empty_contexts=options.allow_empty_contexts
-        )
-        if not isinstance(example, PreprocessedExample):
-            raise example
-        accumulator = WindowAccumulator(example.layout)
+        batch = self.evaluator.prepare([asked], allow_empty_contexts=options.allow_empty_contexts)
+        job, calls = batch.job, list[BackendCall]()
+        while job.places:
+            windows = [place[1:] for place in job.take(self.evaluator.limits)]
+            calls.append(BackendCall(windows, number=len(calls)))
         gate = asyncio.Semaphore(self.calls_in_flight)
 
         async def run(call: BackendCall) -> None:
@@ -258,11 +255,11 @@ class TritonPythonModel:
                 call.add()
 
         # Wait for all calls, also after a failure: none may outlive its request.
-        calls = pack_calls([accumulator], self.evaluator.limits)
         for ended in await asyncio.gather(*map(run, calls), return_exceptions=True):
             if ended is not None:
                 raise ended
-        (verdict,) = self.evaluator.postprocess([example], [accumulator], to_evaluation)
+        job.count_off(job.windows, 0.0, 0.0)
+        (verdict,) = batch.verdicts()
         if not isinstance(verdict, Evaluation):
             raise verdict
         return verdict

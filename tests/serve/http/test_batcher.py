@@ -1,0 +1,445 @@
+"""The batcher answers as the evaluator does, whatever shares its calls, and refuses when full."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.judges import FormulaBackend, GatedBackend, approximately, until
+from trivet.evaluation.evaluator import Evaluator
+from trivet.evaluation.example_batch import ExampleBatch
+from trivet.evaluation.preprocessing import Preprocessor
+from trivet.evaluation.window_queue import Expired, Overloaded, WindowQueue
+from trivet.records import Evaluation, FailedEvaluation, RagExample
+from trivet.serve.http.batcher import Batcher, BatcherState, Draining, Predictions
+
+pytestmark = pytest.mark.anyio
+
+# Words that identify the windows of a request: single tokens of the tiny vocabulary.
+LONG, SHORT, OTHER = "garden", "oven", "lamp"
+EMPTY = RagExample("When?", (), "In 1817.", id="empty")
+
+
+class Tally:
+    """Counts the calls and refusals of a batcher."""
+
+    def __init__(self) -> None:
+        self.windows: list[int] = []
+        self.seconds: list[float] = []
+        self.reasons: list[str] = []
+
+    def called(self, windows: int, seconds: float) -> None:
+        self.windows.append(windows)
+        self.seconds.append(seconds)
+
+    def rejected(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+def example(word: str, passages: int = 1) -> RagExample:
+    """Return an example whose every window shows ``word``: it is the response."""
+    if passages == 1:
+        return RagExample("", ("x",), word, id=word)
+    # Equal passages would be read once.
+    words = ["the", "old", "mill", "in", "the", "north", "of", "town", "and", "ferry", "is", "red"]
+    orders = itertools.islice(itertools.permutations(words), passages)
+    return RagExample("", tuple(map(" ".join, orders)), word, id=word)
+
+
+@dataclass
+class GatedBatcher:
+    """A batcher whose backend runs only the calls that a test lets through."""
+
+    batcher: Batcher
+    evaluator: Evaluator
+    gated: GatedBackend
+    tally: Tally
+
+    def ask(self, *examples: RagExample, **options: Any) -> asyncio.Task[Predictions]:
+        """Send a request without waiting for its answer."""
+        return asyncio.create_task(self.batcher.evaluate(examples, **options))
+
+    async def hold(self) -> asyncio.Task[Predictions]:
+        """Let a small request occupy the backend."""
+        held = self.ask(example("boat"))
+        await self.gated.begun(1)
+        return held
+
+    async def waiting(self, windows: int) -> None:
+        """Wait until so many windows wait."""
+        await until(lambda: self.batcher.state().windows == windows)
+
+    def windows_with(self, word: str) -> list[int]:
+        """Count the windows of every call that show a word."""
+        return self.gated.windows_with(self.token(word))
+
+    def token(self, word: str) -> int:
+        (segment,) = self.evaluator.preprocessor.tokenizer.encode([word])
+        return int(segment.ids[0])
+
+    def count_windows(self, asked: RagExample) -> int:
+        return self.evaluator.prepare([asked]).job.windows
+
+
+@asynccontextmanager
+async def opened(
+    evaluator: Evaluator, gated: GatedBackend, **limits: Any
+) -> AsyncIterator[GatedBatcher]:
+    tally = Tally()
+    batcher = Batcher(evaluator, watch=tally, **limits)
+    try:
+        yield GatedBatcher(batcher, evaluator, gated, tally)
+    finally:
+        gated.let(10_000)
+        await batcher.close()
+
+
+@pytest.fixture
+async def at(gated_judge: Evaluator, gated: GatedBackend) -> AsyncIterator[GatedBatcher]:
+    """Return a batcher with the usual settings: four windows a call."""
+    async with opened(gated_judge, gated) as gated_batcher:
+        yield gated_batcher
+
+
+def evaluate_together(
+    evaluator: Evaluator, requests: Sequence[Sequence[RagExample]], tally: Tally | None = None
+) -> list[Predictions]:
+    """Evaluate requests that come at the same time."""
+
+    async def all_at_once() -> list[Predictions]:
+        batcher = Batcher(evaluator, watch=tally)
+        try:
+            return list(await asyncio.gather(*map(batcher.evaluate, requests)))
+        finally:
+            await batcher.close()
+
+    return asyncio.run(all_at_once())
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15)
+@given(st.data())
+def test_no_grouping_shows_in_the_answers(
+    judge: Evaluator, rag_examples: tuple[RagExample, ...], data: st.DataObject
+) -> None:
+    positions = data.draw(st.sampled_from([1, 96, 192, 1000]))
+    evaluator = Evaluator(judge.bundle.folder, backend=judge.backend, positions=positions)
+    examples = st.lists(st.sampled_from([EMPTY, *rag_examples]), max_size=3)
+    requests = data.draw(st.lists(examples, min_size=1, max_size=6))
+    tally = Tally()
+    answers = evaluate_together(evaluator, requests, tally)
+    for request, answer in zip(requests, answers, strict=True):
+        # One by one: the other examples of a call must not show.
+        for asked, shown in zip(request, answer.results, strict=True):
+            (alone,) = evaluator.evaluate_many([asked])
+            if isinstance(shown, Evaluation) and isinstance(alone, Evaluation):
+                assert json.loads(shown.to_json()) == approximately(
+                    json.loads(alone.to_json()), 1e-6
+                )
+            else:
+                assert shown == alone
+    assert sum(tally.windows) == sum(answer.windows for answer in answers)
+    assert tally.reasons == []
+
+
+def test_the_seconds_of_the_stages_are_parts_of_the_whole(judge: Evaluator) -> None:
+    started, tally = time.monotonic(), Tally()
+    short, several, empty = evaluate_together(
+        judge, [[example(SHORT)], [example(SHORT), example(OTHER)], [EMPTY]], tally
+    )
+    whole = time.monotonic() - started
+    for answer in (short, several, empty):
+        parts = dataclasses.astuple(answer.seconds)
+        assert all(part >= 0 for part in parts)
+        assert answer.seconds.tokenize > 0
+        assert sum(parts) <= whole
+    assert empty.seconds.infer == 0
+    assert 0 < short.seconds.infer <= sum(tally.seconds) + 1e-9
+
+
+async def test_closing_leaves_no_thread_and_no_request_without_an_answer(
+    gated_judge: Evaluator, gated: GatedBackend
+) -> None:
+    before = set(threading.enumerate())
+    async with opened(gated_judge, gated) as at:
+        tasks = [at.ask(example(SHORT)) for _ in range(3)]
+        await gated.begun(1)
+        closing = asyncio.create_task(at.batcher.close())
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(result) for result in results] == [Draining] * 3
+        await asyncio.sleep(0.02)
+        assert not closing.done(), "a call runs"
+        gated.let(1)
+        await closing
+        assert len(gated.calls) == 1
+        with pytest.raises(Draining):
+            await at.batcher.evaluate([example(SHORT)])
+        assert at.tally.reasons == ["draining"] * 4
+    left = {thread.name for thread in set(threading.enumerate()) - before}
+    assert not any(name.startswith("trivet") for name in left)
+
+
+async def test_short_requests_go_before_the_rest_of_a_long_one(at: GatedBatcher) -> None:
+    long_one = at.ask(example(LONG, 40))
+    await at.gated.begun(1)
+    before = at.batcher.state().windows
+    short_ones = [at.ask(example(SHORT)) for _ in range(6)]
+    await at.waiting(before + 6)
+    at.gated.let(3)
+    answers = await asyncio.gather(*short_ones)
+    assert [answer.windows for answer in answers] == [1] * 6
+    assert not long_one.done()
+    at.gated.let(10_000)
+    assert (await long_one).windows == sum(at.windows_with(LONG)) > 12
+    # They share the calls after the one that was running.
+    assert at.windows_with(SHORT)[0] == 0
+    assert sum(at.windows_with(SHORT)[:3]) == 6
+
+
+async def test_an_expired_request_is_answered_at_once_and_never_runs(at: GatedBatcher) -> None:
+    assert dataclasses.replace(at.batcher.state(), last_call=0.0) == BatcherState(0, 0, None, False)
+    held = await at.hold()
+    assert at.batcher.state().requests == 1
+    late = at.ask(example(LONG, 20), timeout_seconds=0.02)
+    patient = at.ask(example(SHORT), timeout_seconds=60)
+    with pytest.raises(Expired, match=r"not answered within 0\.02 seconds"):
+        await late
+    assert len(at.gated.calls) == 1  # the backend is still held
+    at.gated.let(10_000)
+    await asyncio.gather(held, patient)
+    assert sum(at.windows_with(LONG)) == 0
+    with pytest.raises(Expired, match="leaves no time"):
+        await at.batcher.evaluate([example(OTHER)], timeout_seconds=0)
+    assert at.tally.reasons == ["deadline"] * 2
+
+
+async def test_a_request_that_is_late_is_not_tokenized(
+    at: GatedBatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the timers of the event loop do, which may be late themselves."""
+    preprocess, go_on, seen = Preprocessor.preprocess, threading.Event(), []
+
+    def slowly(owner: Any, examples: Any, **options: Any) -> Any:
+        seen.append(examples[0].id)
+        assert go_on.wait(30)
+        return preprocess(owner, examples, **options)
+
+    monkeypatch.setattr(Preprocessor, "preprocess", slowly)
+    first = [at.ask(example(OTHER)) for _ in range(2)]  # as many as there are threads
+    await until(lambda: len(seen) == 2)
+    late = at.ask(example(SHORT), timeout_seconds=0.05)
+    await asyncio.sleep(0)
+    time.sleep(0.06)
+    go_on.set()
+    at.gated.let(10_000)
+    with pytest.raises(Expired):
+        await late
+    await asyncio.gather(*first)
+    assert seen == [OTHER] * 2
+
+
+async def test_a_cancelled_request_frees_its_place_and_its_windows(
+    gated_judge: Evaluator, gated: GatedBackend
+) -> None:
+    async with opened(gated_judge, gated, max_requests=2) as at:
+        held = await at.hold()
+        gone = at.ask(example(LONG, 20))
+        await at.waiting(at.count_windows(example(LONG, 20)))
+        gone.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        assert (at.batcher.state().requests, at.batcher.state().windows) == (1, 0)
+        other = at.ask(example(OTHER))
+        gated.let(10_000)
+        await asyncio.gather(held, other)
+        assert sum(at.windows_with(LONG)) == 0
+        assert at.tally.reasons == ["cancelled"]
+
+
+@pytest.mark.parametrize("limit", ["max_requests", "max_windows"])
+async def test_a_full_batcher_refuses_before_it_tokenizes(
+    gated_judge: Evaluator, gated: GatedBackend, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    async with opened(gated_judge, gated, **{limit: 3 if limit == "max_requests" else 2}) as at:
+        held = await at.hold()
+        others = [at.ask(example(OTHER)) for _ in range(2)]
+        await at.waiting(2)
+        with monkeypatch.context() as patched:
+            patched.setattr(Preprocessor, "preprocess", None)
+            with pytest.raises(Overloaded) as caught:
+                await at.batcher.evaluate([example(SHORT)])
+            with pytest.raises(Overloaded):
+                at.batcher.check_capacity()
+        reason = limit.removeprefix("max_")
+        assert caught.value.reason == reason
+        assert caught.value.retry_after_seconds > 0
+        gated.let(10_000)
+        await asyncio.gather(held, *others)
+        await at.ask(example(SHORT))
+        assert at.tally.reasons == [reason] * 2
+
+
+async def test_windows_are_bounded_when_they_are_known(
+    gated_judge: Evaluator, gated: GatedBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(gated_judge, gated, max_windows=5) as at:
+        held = await at.hold()
+        many = example(LONG, 40)
+        one = at.ask(example(OTHER))
+        await at.waiting(1)
+        with pytest.raises(Overloaded, match=f"these are {at.count_windows(many)} more"):
+            await at.batcher.evaluate([many])
+        gated.let(2)
+        await asyncio.gather(held, one)
+        assert sum(at.windows_with(LONG)) == 0
+        assert not caplog.records  # a refusal is not an error of the server
+
+
+async def test_draining_finishes_what_was_accepted_and_refuses_the_rest(at: GatedBatcher) -> None:
+    accepted = [at.ask(example(SHORT)) for _ in range(9)]
+    await at.gated.begun(1)
+    draining = asyncio.create_task(at.batcher.drain(60))
+    await until(lambda: at.batcher.state().draining)
+    with pytest.raises(Draining):
+        await at.batcher.evaluate([example(OTHER)])
+    assert not draining.done()
+    at.gated.let(10_000)
+    assert await draining is True
+    answers = [await task for task in accepted]
+    assert all(isinstance(answer.results[0], Evaluation) for answer in answers)
+    assert await at.batcher.drain(0) is True
+
+
+async def test_requests_left_after_the_grace_are_refused(at: GatedBatcher) -> None:
+    accepted = [at.ask(example(SHORT)), at.ask(example(LONG, 20))]
+    await at.gated.begun(1)
+    assert await at.batcher.drain(0.02) is False
+    for task in accepted:
+        with pytest.raises(Draining, match=r"grace of 0\.02 seconds is over"):
+            await task
+    assert (at.batcher.state().requests, at.batcher.state().windows) == (0, 0)
+
+
+async def test_a_call_waits_for_requests_that_are_being_prepared(
+    gated_judge: Evaluator, gated: GatedBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that is being prepared joins the call of one that is ready."""
+    async with opened(gated_judge, gated, wait_ms=30_000) as at:
+        preprocess, quick_waits = Preprocessor.preprocess, threading.Event()
+        entered = threading.Event()
+
+        def slowly(owner: Any, examples: Any, **options: Any) -> Any:
+            if examples[0].id == OTHER:
+                entered.set()
+                assert quick_waits.wait(30)
+            return preprocess(owner, examples, **options)
+
+        monkeypatch.setattr(Preprocessor, "preprocess", slowly)
+        slow = at.ask(example(OTHER))
+        assert await asyncio.to_thread(entered.wait, 30)
+        quick = at.ask(example(SHORT))
+        await at.waiting(1)
+        quick_waits.set()
+        gated.let(10_000)
+        await asyncio.gather(slow, quick)
+        assert at.windows_with(OTHER) == at.windows_with(SHORT) == [1]
+        # Nothing else is coming: the next one starts at once, whatever wait_ms says.
+        await at.ask(example(LONG))
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "message"),
+    [
+        ("raises_on", "backend_failed", "the formula was told to fail"),
+        ("nan_on", "non_finite", "support_probs = nan"),
+    ],
+)
+async def test_an_error_of_a_call_is_that_of_its_examples_alone(
+    at: GatedBatcher, formula: FormulaBackend, fault: str, code: str, message: str
+) -> None:
+    setattr(formula, fault, at.token(OTHER))
+    held = await at.hold()
+    failing = at.ask(example(OTHER, 40), example(SHORT, 9))
+    await at.waiting(
+        sum(at.count_windows(each) for each in (example(OTHER, 40), example(SHORT, 9)))
+    )
+    at.gated.let(10_000)
+    failed, fine = (await failing).results
+    assert isinstance(failed, FailedEvaluation)
+    assert failed.code == code and message in failed.message
+    # An error of a whole call is that of all its examples.
+    assert isinstance(fine, Evaluation) or fault == "raises_on"
+    assert sum(at.windows_with(OTHER)) < at.count_windows(example(OTHER, 40))
+    await held
+    assert isinstance((await at.ask(example(SHORT))).results[0], Evaluation)
+    assert (at.batcher.state().requests, at.batcher.state().windows) == (0, 0)
+
+
+async def test_an_unexpected_error_outside_a_call_ends_no_thread(
+    at: GatedBatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await at.hold()
+    others = [at.ask(example(SHORT)) for _ in range(2)]
+    await at.waiting(2)
+
+    def broken(*_: object) -> None:
+        monkeypatch.undo()
+        raise LookupError("no such line")
+
+    monkeypatch.setattr(WindowQueue, "take", broken)
+    at.gated.let(10_000)
+    for lost in await asyncio.gather(*others, return_exceptions=True):
+        assert str(lost) == "a backend thread met LookupError: no such line"
+    await first
+    assert isinstance((await at.ask(example(SHORT))).results[0], Evaluation)
+
+
+class Panic(BaseException):
+    """An error that is not an Exception, as libraries written in Rust raise."""
+
+
+@pytest.mark.parametrize(("owner", "stage"), [(Preprocessor, "preprocess"), (ExampleBatch, "join")])
+@pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), Panic("deep down")])
+async def test_an_unexpected_error_outside_the_backend_is_raised_to_the_caller(
+    at: GatedBatcher,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: type,
+    stage: str,
+    error: BaseException,
+) -> None:
+    def broken(*_: Any, **options: Any) -> Any:
+        raise error
+
+    at.gated.let(10_000)
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, stage, broken)
+        with pytest.raises((ZeroDivisionError, RuntimeError), match=str(error)):
+            await at.batcher.evaluate([example(SHORT)])
+    await at.ask(example(SHORT))
+    assert (at.batcher.state().requests, at.batcher.state().windows) == (0, 0)
+
+
+async def test_a_watch_that_fails_ends_no_thread(
+    at: GatedBatcher, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class BrokenWatch(Tally):
+        def called(self, windows: int, seconds: float) -> None:
+            raise ValueError("cannot count")
+
+    at.gated.let(10_000)
+    batcher = Batcher(at.evaluator, watch=BrokenWatch())
+    for _ in range(2):
+        await batcher.evaluate([example(SHORT)])
+    await until(lambda: "ValueError: cannot count" in caplog.text)
+    await batcher.close()

@@ -1,1 +1,0 @@
-"""Requests share backend calls: admission, queue and threads; knows no HTTP."""
