@@ -61,7 +61,7 @@ def test_every_window_is_taken_once_in_calls_of_the_wanted_size(
         assert queue.windows == whole - len(taken)
         windows = lengths_of(call)
         assert len(windows) == 1 or len(windows) <= limits.windows(max(windows))
-        assert shared or len(call) == 1
+        assert min(windows) >= 0.66 * max(windows) if shared else len(call) == 1
     assert sorted(taken) == [(n, row) for n, each in enumerate(jobs) for row in range(each.windows)]
 
 

@@ -163,7 +163,7 @@ class Scheduler:
             running, number = len(self._running), 0 if job.shared else job.begun
             # The last calls of a job may be too few for all workers.
             rest = job.calls % self.workers
-            at_once = others + (rest if job.calls - job.begun < rest else self.workers)
+            at_once = others + (rest if 0 <= job.calls - job.begun < rest else self.workers)
         windows = [(place.accumulator, place.row) for each in taken.values() for place in each]
         call = BackendCall(windows, number)
         try:

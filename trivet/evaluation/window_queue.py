@@ -2,8 +2,8 @@
 
 Three of four calls go to an urgent job that can still be in time, earliest deadline first, or else
 to the job with the fewest windows left: a short one overtakes. The fourth call goes to the job that
-came first: every job ends. A call takes the longest windows of its job, and is filled with windows
-of like length of others, so that little is computed for padding.
+came first: every job ends. A call takes the longest windows of its job; if this shares calls, only
+windows of like length, also those of others, so that little is computed for padding.
 """
 
 from __future__ import annotations
@@ -224,15 +224,7 @@ class WindowQueue:
     def take(self, now: float) -> tuple[Job, dict[Job, list[WindowPlace]]]:
         """Take the windows of the next call; return the job that leads it, and all by job."""
         leader = self._next_job(now)
-        taken = {leader: leader.take(self._limits)}
-        count, first = len(taken[leader]), taken[leader][0].length
-        longest = first
-        if leader.shared and count < self._limits.windows(first):
-            for job in sorted((job for job in self._jobs if job.shared), key=_windows_left):
-                while (at := self._like(job.places, first, longest, count)) >= 0:
-                    place = job.places.pop(at)
-                    taken.setdefault(job, []).append(place)
-                    count, longest = count + 1, max(longest, place.length)
+        taken = self._fill(leader) if leader.shared else {leader: leader.take(self._limits)}
         for job in taken:
             if not job.places:
                 del self._jobs[job]
@@ -259,6 +251,19 @@ class WindowQueue:
 
         return min(jobs, key=rank)  # of equal ones the first
 
+    def _fill(self, leader: Job) -> dict[Job, list[WindowPlace]]:
+        """Take the longest window of a job, and others of like length, its own ones first."""
+        taken = {leader: [leader.places.pop()]}
+        first = longest = taken[leader][0].length
+        count = 1
+        others = sorted((job for job in self._jobs if job.shared), key=lambda job: len(job.places))
+        for job in (leader, *others):
+            while (at := self._like(job.places, first, longest, count)) >= 0:
+                place = job.places.pop(at)
+                taken.setdefault(job, []).append(place)
+                count, longest = count + 1, max(longest, place.length)
+        return taken
+
     def _like(self, places: Sequence[WindowPlace], first: int, longest: int, count: int) -> int:
         """Return the index of the longest window that joins a call of ``count`` ones, or -1."""
         limits = self._limits
@@ -267,7 +272,3 @@ class WindowQueue:
         fitting = limits.positions // (count + 1) // limits.step * limits.step
         at = bisect.bisect_right(places, min(_LONGER * first, fitting), key=attrgetter("length"))
         return at - 1 if at and places[at - 1].length >= _SHORTER * first else -1
-
-
-def _windows_left(job: Job) -> int:
-    return len(job.places)

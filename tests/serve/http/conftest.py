@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ import httpx2
 import numpy as np
 import pytest
 
+from tests.judges import GatedBackend
+from tests.serve.http.gated_batcher import GatedBatcher, opened
 from trivet.backends.backend import Backend
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
@@ -182,3 +184,10 @@ def serve(embedded: Evaluator, tmp_path: Path) -> Iterator[Serve]:
 @pytest.fixture
 def backend() -> EvenBackend:
     return EvenBackend()
+
+
+@pytest.fixture
+async def at(gated_judge: Evaluator, gated: GatedBackend) -> AsyncIterator[GatedBatcher]:
+    """Return a batcher with the usual settings: four windows a call."""
+    async with opened(gated_judge, gated) as gated_batcher:
+        yield gated_batcher

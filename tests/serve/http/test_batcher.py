@@ -4,113 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import itertools
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.judges import FormulaBackend, GatedBackend, approximately, until
+from tests.judges import GatedBackend, approximately, until
+from tests.serve.http.gated_batcher import (
+    LONG,
+    OTHER,
+    SHORT,
+    GatedBatcher,
+    Tally,
+    example,
+    opened,
+)
 from trivet.evaluation.evaluator import Evaluator
-from trivet.evaluation.example_batch import ExampleBatch
 from trivet.evaluation.preprocessing import Preprocessor
-from trivet.evaluation.window_queue import Expired, Overloaded, WindowQueue
-from trivet.records import Evaluation, FailedEvaluation, RagExample
+from trivet.evaluation.window_queue import Expired, Overloaded
+from trivet.records import Evaluation, RagExample
 from trivet.serve.http.batcher import Batcher, BatcherState, Draining, Predictions
 
 pytestmark = pytest.mark.anyio
 
-# Words that identify the windows of a request: single tokens of the tiny vocabulary.
-LONG, SHORT, OTHER = "garden", "oven", "lamp"
 EMPTY = RagExample("When?", (), "In 1817.", id="empty")
-
-
-class Tally:
-    """Counts the calls and refusals of a batcher."""
-
-    def __init__(self) -> None:
-        self.windows: list[int] = []
-        self.seconds: list[float] = []
-        self.reasons: list[str] = []
-
-    def called(self, windows: int, seconds: float) -> None:
-        self.windows.append(windows)
-        self.seconds.append(seconds)
-
-    def rejected(self, reason: str) -> None:
-        self.reasons.append(reason)
-
-
-def example(word: str, passages: int = 1) -> RagExample:
-    """Return an example whose every window shows ``word``: it is the response."""
-    if passages == 1:
-        return RagExample("", ("x",), word, id=word)
-    # Equal passages would be read once.
-    words = ["the", "old", "mill", "in", "the", "north", "of", "town", "and", "ferry", "is", "red"]
-    orders = itertools.islice(itertools.permutations(words), passages)
-    return RagExample("", tuple(map(" ".join, orders)), word, id=word)
-
-
-@dataclass
-class GatedBatcher:
-    """A batcher whose backend runs only the calls that a test lets through."""
-
-    batcher: Batcher
-    evaluator: Evaluator
-    gated: GatedBackend
-    tally: Tally
-
-    def ask(self, *examples: RagExample, **options: Any) -> asyncio.Task[Predictions]:
-        """Send a request without waiting for its answer."""
-        return asyncio.create_task(self.batcher.evaluate(examples, **options))
-
-    async def hold(self) -> asyncio.Task[Predictions]:
-        """Let a small request occupy the backend."""
-        held = self.ask(example("boat"))
-        await self.gated.begun(1)
-        return held
-
-    async def waiting(self, windows: int) -> None:
-        """Wait until so many windows wait."""
-        await until(lambda: self.batcher.state().windows == windows)
-
-    def windows_with(self, word: str) -> list[int]:
-        """Count the windows of every call that show a word."""
-        return self.gated.windows_with(self.token(word))
-
-    def token(self, word: str) -> int:
-        (segment,) = self.evaluator.preprocessor.tokenizer.encode([word])
-        return int(segment.ids[0])
-
-    def count_windows(self, asked: RagExample) -> int:
-        return self.evaluator.prepare([asked]).job.windows
-
-
-@asynccontextmanager
-async def opened(
-    evaluator: Evaluator, gated: GatedBackend, **limits: Any
-) -> AsyncIterator[GatedBatcher]:
-    tally = Tally()
-    batcher = Batcher(evaluator, watch=tally, **limits)
-    try:
-        yield GatedBatcher(batcher, evaluator, gated, tally)
-    finally:
-        gated.let(10_000)
-        await batcher.close()
-
-
-@pytest.fixture
-async def at(gated_judge: Evaluator, gated: GatedBackend) -> AsyncIterator[GatedBatcher]:
-    """Return a batcher with the usual settings: four windows a call."""
-    async with opened(gated_judge, gated) as gated_batcher:
-        yield gated_batcher
 
 
 def evaluate_together(
@@ -356,90 +278,3 @@ async def test_a_call_waits_for_requests_that_are_being_prepared(
         assert at.windows_with(OTHER) == at.windows_with(SHORT) == [1]
         # Nothing else is coming: the next one starts at once, whatever wait_ms says.
         await at.ask(example(LONG))
-
-
-@pytest.mark.parametrize(
-    ("fault", "code", "message"),
-    [
-        ("raises_on", "backend_failed", "the formula was told to fail"),
-        ("nan_on", "non_finite", "support_probs = nan"),
-    ],
-)
-async def test_an_error_of_a_call_is_that_of_its_examples_alone(
-    at: GatedBatcher, formula: FormulaBackend, fault: str, code: str, message: str
-) -> None:
-    setattr(formula, fault, at.token(OTHER))
-    held = await at.hold()
-    failing = at.ask(example(OTHER, 40), example(SHORT, 9))
-    await at.waiting(
-        sum(at.count_windows(each) for each in (example(OTHER, 40), example(SHORT, 9)))
-    )
-    at.gated.let(10_000)
-    failed, fine = (await failing).results
-    assert isinstance(failed, FailedEvaluation)
-    assert failed.code == code and message in failed.message
-    # An error of a whole call is that of all its examples.
-    assert isinstance(fine, Evaluation) or fault == "raises_on"
-    assert sum(at.windows_with(OTHER)) < at.count_windows(example(OTHER, 40))
-    await held
-    assert isinstance((await at.ask(example(SHORT))).results[0], Evaluation)
-    assert (at.batcher.state().requests, at.batcher.state().windows) == (0, 0)
-
-
-async def test_an_unexpected_error_outside_a_call_ends_no_thread(
-    at: GatedBatcher, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = await at.hold()
-    others = [at.ask(example(SHORT)) for _ in range(2)]
-    await at.waiting(2)
-
-    def broken(*_: object) -> None:
-        monkeypatch.undo()
-        raise LookupError("no such line")
-
-    monkeypatch.setattr(WindowQueue, "take", broken)
-    at.gated.let(10_000)
-    for lost in await asyncio.gather(*others, return_exceptions=True):
-        assert str(lost) == "a backend thread met LookupError: no such line"
-    await first
-    assert isinstance((await at.ask(example(SHORT))).results[0], Evaluation)
-
-
-class Panic(BaseException):
-    """An error that is not an Exception, as libraries written in Rust raise."""
-
-
-@pytest.mark.parametrize(("owner", "stage"), [(Preprocessor, "preprocess"), (ExampleBatch, "join")])
-@pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), Panic("deep down")])
-async def test_an_unexpected_error_outside_the_backend_is_raised_to_the_caller(
-    at: GatedBatcher,
-    monkeypatch: pytest.MonkeyPatch,
-    owner: type,
-    stage: str,
-    error: BaseException,
-) -> None:
-    def broken(*_: Any, **options: Any) -> Any:
-        raise error
-
-    at.gated.let(10_000)
-    with monkeypatch.context() as patched:
-        patched.setattr(owner, stage, broken)
-        with pytest.raises((ZeroDivisionError, RuntimeError), match=str(error)):
-            await at.batcher.evaluate([example(SHORT)])
-    await at.ask(example(SHORT))
-    assert (at.batcher.state().requests, at.batcher.state().windows) == (0, 0)
-
-
-async def test_a_watch_that_fails_ends_no_thread(
-    at: GatedBatcher, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    class BrokenWatch(Tally):
-        def called(self, windows: int, seconds: float) -> None:
-            raise ValueError("cannot count")
-
-    at.gated.let(10_000)
-    batcher = Batcher(at.evaluator, watch=BrokenWatch())
-    for _ in range(2):
-        await batcher.evaluate([example(SHORT)])
-    await until(lambda: "ValueError: cannot count" in caplog.text)
-    await batcher.close()
