@@ -90,7 +90,6 @@ def two_weakest(judge: Evaluator, formula: FormulaBackend) -> Evaluator:
     own = Evaluator(judge.bundle.folder, backend=formula)
     info = own.bundle.info.model_copy(update={"faithfulness": "two_weakest_sentences"})
     own.bundle = replace(own.bundle, info=info)
-    own._joined_as = info.faithfulness, info.calibration.sentence_layer()
     return own
 
 

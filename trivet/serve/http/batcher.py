@@ -112,7 +112,7 @@ class Batcher:
             max_windows=max_windows,
             wait_seconds=wait_ms / 1000,
             niceness=_NICER,
-            called=watch and watch.called,
+            called=None if watch is None else watch.called,
         )
         self._requests: set[asyncio.Task[Predictions]] = set()
         self._draining, self._why = False, ""
