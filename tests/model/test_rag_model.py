@@ -10,13 +10,14 @@ import pytest
 import torch
 import transformers
 from torch import nn
-from trivet.evaluation.evaluation_job import InferenceJob, WorkerPool
 
 from trivet.ablation.scores import WeightsBackend
 from trivet.data.collating import collate
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, lay_out
-from trivet.evaluation.packing import BatchLimits
+from trivet.evaluation.packing import BatchLimits, WindowAccumulator
+from trivet.evaluation.scheduler import Scheduler
+from trivet.evaluation.window_queue import Job
 from trivet.heads import EVIDENCE_STATES
 from trivet.labelled.datamodule import collate_items, prepare
 from trivet.model.aggregate import Outputs
@@ -194,9 +195,9 @@ def test_evidence_is_joined_in_training_as_in_serving(
         taught = model.join(logits, *batch.windows[1:], batch.is_evidence)
     backend = WeightsBackend(model, window=64, call_windows=1)
     layouts = [item.layout for item in items]
-    pool = WorkerPool(1)
-    job = InferenceJob(layouts, backend, pool, tokenizer.special.pad, BatchLimits(1))
-    for b, answers in enumerate(job.wait()):
+    job = Job([WindowAccumulator(layout) for layout in layouts])
+    Scheduler(backend, tokenizer.special.pad, BatchLimits(1)).submit(job).wait()
+    for b, answers in enumerate(job.accumulators):
         served = answers.join("weakest_sentence")
         length = len(items[b].tokenized.response)
         ours = torch.from_numpy(served.support_probs[0, :length])
