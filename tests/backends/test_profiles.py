@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.evaluation.test_window_queue import job
 from tests.judges import outputs_of
 from trivet.backends.profiles import (
     FEW_WINDOWS,
@@ -27,7 +28,7 @@ from trivet.backends.profiles import (
 )
 from trivet.data.windows import Windows
 from trivet.errors import BackendError
-from trivet.evaluation.packing import BatchLimits, pack
+from trivet.evaluation.packing import BatchLimits
 from trivet.model.aggregate import Outputs
 
 VOCAB = 200
@@ -73,10 +74,11 @@ def test_padding_changes_no_answer(sizes: Sizes, more: Sizes, seed: int) -> None
 def test_every_packed_call_finds_a_profile(lengths: list[int], window: int) -> None:
     profiles = make_profiles(window)
     lengths = [min(length, window) for length in lengths]
-    calls = pack(lengths, BatchLimits(max_positions(profiles), STEP, windows_limit(profiles)))
-    assert sorted(number for call in calls for number in call) == list(range(len(lengths)))
-    for call in calls:
-        n, longest = len(call), max(lengths[number] for number in call)
+    limits = BatchLimits(max_positions(profiles), STEP, windows_limit(profiles))
+    waiting = job(lengths)
+    while waiting.places:
+        call = waiting.take(limits)
+        n, longest = len(call), max(place.length for place in call)
         # The worst a call can be: all of one example, or each its own.
         for b, k in ((1, n), (n, 1)):
             sizes = Sizes(N=n, L=longest, B=b, R=longest, K=k, C=n * longest, S=1)
