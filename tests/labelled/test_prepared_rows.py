@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from trivet.data.sentence_features import NO_CONTEXTS
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import WindowSettings
 from trivet.labelled import prepared_rows
@@ -71,7 +72,9 @@ def test_a_row_of_the_file_is_the_item_that_prepare_makes(
     rows = cached()
     assert len(rows) == 3
     for one, other in zip(prepare(EXAMPLES, tiny_tokenizer, SETTINGS), rows, strict=True):
-        assert same(replace(one, layout=replace(one.layout, values=())), other)
+        assert same(
+            replace(one, layout=replace(one.layout, values=(), context_values=NO_CONTEXTS)), other
+        )
         assert type(one.targets) is type(other.targets)
     assert rows[-1].labelled is EXAMPLES[-1]
     assert same(rows[1:][0], pickle.loads(pickle.dumps(rows))[1]), "workers get the path alone"

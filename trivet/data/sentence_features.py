@@ -84,37 +84,46 @@ class ContextValues:
         """Index the question and the sentences of the contexts, in order."""
         self.content_words = words_of(contexts)
         self.question = question
-        # by dimension, rising; "" has bare numbers and years, "written" the numbers before units
-        self._amounts: dict[str, list[_Place]] = defaultdict(list)
-        self._parts: dict[str, set[int]] = defaultdict(set)
-        self._initials: dict[str, set[int]] = defaultdict(set)
+        self._texts = texts = (question, *sentences)
         self._known: dict[Amount, set[int]] = {}  # amounts that were looked up
-        self._texts = (question, *sentences)
+        # Values of a sentence, which is read when it is first asked for.
+        self.values = functools.cache(lambda number: find_values(texts[number - QUESTION]))
         # Figures of a table with the head "in thousands" may be told as they are or with the word.
         heads = ("thousand", "million", "billion")
         self._scales = [SCALES[w] for w in heads if any(f"in {w}s" in text for text in contexts)]
-        asked, *known = map(find_values, self._texts)
-        self.values = tuple(known)  # of each context sentence
-        for sentence, values in enumerate((asked, *known), QUESTION):
-            for value in values:
+
+    @functools.cached_property
+    def _initials(self) -> Mapping[str, set[int]]:
+        """Sentences of the first letters of each name; only acronyms need it."""
+        found: dict[str, set[int]] = defaultdict(set)
+        for sentence in range(QUESTION, len(self._texts) + QUESTION):
+            for value in self.values(sentence):
+                if value.kind == "name" and len(value.parts) > 1:
+                    found[_initials(value)].add(sentence)
+        return found
+
+    @functools.cached_property
+    def _index(self) -> tuple[dict[str, list[_Place]], dict[str, set[int]]]:
+        """Rising amounts by dimension ("written": numbers before units), and parts of times."""
+        amounts: dict[str, list[_Place]] = defaultdict(list)
+        parts: dict[str, set[int]] = defaultdict(set)
+        for sentence, text in enumerate(self._texts, QUESTION):
+            for value in find_values(text, names=False):
                 if (amount := value.amount) is not None:
                     for read in filter(None, (amount, value.other)):
                         entry = _Place(read.magnitude, read.factor, sentence, read.sign)
-                        self._amounts[amount.dimension].append(entry)
+                        amounts[amount.dimension].append(entry)
                     if amount.dimension:
                         entry = _Place(amount.number, 1.0, sentence, amount.sign)
-                        self._amounts["written"].append(entry)
-                elif value.kind == "name" and len(value.parts) > 1:
-                    self._initials[_initials(value)].add(sentence)
+                        amounts["written"].append(entry)
                 for kind, number in _readings(value):
-                    self._parts[f"{kind} {number}"].add(sentence)
+                    parts[f"{kind} {number}"].add(sentence)
                     if kind == "year":
-                        self._amounts[""].append(_Place(float(number), 1.0, sentence))
-                        self._parts[f"decade {number[:-1]}"].add(sentence)
+                        amounts[""].append(_Place(float(number), 1.0, sentence))
+                        parts[f"decade {number[:-1]}"].add(sentence)
                     elif kind == "day":
-                        self._parts[f"month {number.partition('-')[0]}"].add(sentence)
-        for dimension, places in self._amounts.items():
-            self._amounts[dimension] = sorted(set(places))
+                        parts[f"month {number.partition('-')[0]}"].add(sentence)
+        return {name: sorted(set(places)) for name, places in amounts.items()}, parts
 
     @functools.cached_property
     def _words(self) -> Mapping[str, set[int]]:
@@ -138,7 +147,9 @@ class ContextValues:
             for part in value.parts:
                 kind, _, numbers = part.partition(" ")
                 year = Amount("", float(numbers), 1.0, float(numbers)) if kind == "year" else None
-                own = set().union(*(self._parts[f"{kind} {n}"] for n in numbers.split("|")))
+                own = set().union(
+                    *(self._index[1].get(f"{kind} {n}", ()) for n in numbers.split("|"))
+                )
                 places.append(own | self._with_amount(year) if year else own)
         else:
             if len(value.parts) > 1:
@@ -178,7 +189,7 @@ class ContextValues:
         return self._known[wanted]
 
     def _equal(self, dimension: str, magnitude: float, step: float, wanted: Amount) -> set[int]:
-        places = self._amounts.get(dimension, [])
+        places = self._index[0].get(dimension, [])
         far = max(abs(magnitude) * _CLOSE, 1e-9)
         # Half of the last digit, but "one hour" is not 45 minutes. Degrees have no true zero.
         most = step / 2 if dimension == DEGREES else min(step / 2, abs(magnitude) / 10)
@@ -221,7 +232,8 @@ def share_nowhere(text: str, known: frozenset[str]) -> float:
 
 def words_of(contexts: Sequence[str]) -> frozenset[str]:
     """Return the content words of some contexts."""
-    return frozenset(word for context in contexts for word in content_words(context))
+    words = set().union(*map(_CONTENT_WORD.findall, contexts))
+    return frozenset(word[:_STEM] for word in map(str.lower, words) if word not in _FUNCTION_WORDS)
 
 
 NO_CONTEXTS = ContextValues((), "", ())

@@ -1,4 +1,4 @@
-"""Words of values in English: units and currencies, numbers, months and days."""
+"""Words of values in English: units, currencies, numbers, months and days, and countries."""
 
 from __future__ import annotations
 
@@ -164,4 +164,3 @@ _COUNTRIES = """
     scottish:scotland spanish:spain swedish:sweden swiss:switzerland turkish:turkey welsh:wales
 """
 DEMONYMS = dict(pair.split(":") for pair in _COUNTRIES.split())
-"""Countries of adjectives that share too few letters with them."""

@@ -164,10 +164,10 @@ _BEFORE = 40  # characters before a number that are looked at
 _CODE = re.compile(r"(?<![\w.])v?\d+(?:\.\d+){2,}(?!\.?\d)")  # a version or an address
 
 
-def find_values(text: str) -> list[Value]:
+def find_values(text: str, names: bool = True) -> list[Value]:
     """Return the values of a text, in order and without overlap; marks of Markdown are not content.
 
-    Dates and names are not numbers.
+    Dates and names are not numbers. Without ``names`` none are looked for.
     """
     if ANY_MARK.search(text):
         text = blank_markup(text)
@@ -197,9 +197,9 @@ def find_values(text: str) -> list[Value]:
                     _in_thousands(amount) if _THOUSANDS.fullmatch(match["figure"] or "") else None
                 )
                 found.append(Value(kind, Span(start, end), amount, other=other))
-    codes = _CODE.finditer(text) if digits and text.count(".") > 1 else ()
-    names = [*((Span(*m.span()), (name_key(m[0]),)) for m in codes), *find_names(text)]
-    for span, parts in names:
+    codes = _CODE.finditer(text) if names and digits and text.count(".") > 1 else ()
+    named = [(Span(*m.span()), (name_key(m[0]),)) for m in codes]
+    for span, parts in (*named, *(find_names(text) if names else ())):
         if not any(taken[span.start : span.end]):
             found.append(Value("name", span, parts=parts))
     return sorted(found, key=attrgetter("span.start"))

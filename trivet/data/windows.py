@@ -12,7 +12,6 @@ K windows that show one response token, S response sentences.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -37,7 +36,6 @@ from trivet.data.tokenization import (
     SpecialTokens,
     TokenizedExample,
 )
-from trivet.data.values import Value
 from trivet.data.window_layout import Frame, WindowLayout
 from trivet.errors import ExampleError, WindowError
 
@@ -153,7 +151,7 @@ class Layout:
     sentence_features: FloatArray
     roles: tuple[SentenceRole, ...]  # of response sentences; without a claim they count in no mean
     values: tuple[tuple[FoundValue, ...], ...]  # of each response sentence, with their status
-    context_values: tuple[Sequence[Value], ...]  # of each context sentence; none without a response
+    context_values: ContextValues  # of the context sentences; none without a response
     # context sentences that share most words with each response sentence, best first, [S, at least
     # 3, or all]
     sources: IntArray
@@ -307,7 +305,7 @@ def lay_out(
             tokenized.example.response, tokenized.response_sentence_spans, values, contexts
         ),
         values=values,
-        context_values=contexts.values,
+        context_values=contexts,
         sources=overlaps.sources,
         response_sentence=tokenized.response_sentence,
         sentences=len(tokenized.response_sentence_spans),

@@ -80,7 +80,7 @@ class PlacedValues:
     def __init__(self, preprocessed: PreprocessedExample) -> None:
         tokens = preprocessed.tokens
         self._spans, self._contexts = tokens.context_sentence_spans, tokens.example.contexts
-        self._values_of = preprocessed.layout.context_values
+        self._known = preprocessed.layout.context_values
         self._read: dict[int, dict[_Sort, list[_Placed]]] = {}
 
     def _values(self, number: int) -> dict[_Sort, list[_Placed]]:
@@ -88,7 +88,7 @@ class PlacedValues:
         if number not in self._read:
             place, sorts = self._spans[number], self._read.setdefault(number, {})
             text = self._contexts[place.context][place.start : place.end]
-            for one in _placed(text, self._values_of[number]):
+            for one in _placed(text, self._known.values(number)):
                 sorts.setdefault(_sort(one.value), []).append(one)
         return self._read[number]
 

@@ -24,6 +24,7 @@ from filelock import FileLock
 from safetensors.numpy import load, save
 
 import trivet.data
+from trivet.data.sentence_features import NO_CONTEXTS
 from trivet.data.tokenization import SegmentTokenizer, TokenizedExample
 from trivet.data.windows import Layout, WindowSettings
 from trivet.labelled.datamodule import Item, prepare
@@ -49,7 +50,7 @@ class _Prepared(NamedTuple):
     targets: Targets
 
 
-_FROM_SOURCE = frozenset({"example", "values"})
+_FROM_SOURCE = frozenset({"example", "values", "context_values"})
 
 
 class PreparedRows(Sequence[Item]):
@@ -71,7 +72,8 @@ class PreparedRows(Sequence[Item]):
             return [self[each] for each in range(*index.indices(len(self)))]
         labelled = self.examples[index]
         arrays = load(self._rows[index].as_buffer().to_pybytes())
-        row = _decode(_Prepared, arrays, {"example": labelled.example, "values": ()})
+        stored = {"example": labelled.example, "values": (), "context_values": NO_CONTEXTS}
+        row = _decode(_Prepared, arrays, stored)
         return Item(labelled, *row)
 
     @cached_property
