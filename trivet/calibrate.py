@@ -210,7 +210,6 @@ def _fit_heads(
                 head,
                 what=name,
                 rows=rows,
-                level=choices.level,
                 faithfulness=info.faithfulness,
                 weighing=choices.weighing,
                 weighed=choices.weighed,

@@ -302,7 +302,6 @@ def configured_teacher(
         config.window.size,
         distill.weight,
         optim.call_windows,
-        distill.fade,
     )
     theirs, ours = teacher.model, trained_heads(model, config.loss)
     if missing := [head for head in distill.heads if head not in theirs.heads]:

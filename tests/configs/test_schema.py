@@ -60,7 +60,7 @@ def test_a_dumped_configuration_loads_again(tmp_path: Path) -> None:
         ("zzz=1", r"zzz: there is no such key; the keys are encoder, window, data, "),
         ("data.train=none", r"data\.train"),
         ("encoder.trunk=partial", r"encoder\.shared_layers \(None\) must be at least 1"),
-        ("loss.learned_lr=0", r"loss\.learned_lr \(0\) must be above 0"),
+        ("optim.head_lr=0", r"optim\.head_lr \(0\) must be above 0"),
         (
             "data.train=[{spec: 'jsonl:a', share: 1}, {spec: 'jsonl:b'}]",
             r"of every source.*none has jsonl:b",

@@ -13,7 +13,6 @@ from trivet.heads.support import (
     copy_nli_head,
     entailment_logit,
     opposites_loss,
-    sentence_loss,
     token_loss,
     verdict_loss,
     window_loss,
@@ -79,28 +78,6 @@ def test_token_loss_by_hand(
     upwards = torch.tensor([known == 1 for known in supported for _ in at[0]])
     down = torch.where(upwards, leaf.grad[:, 0], leaf.grad[:, 2])
     assert (down[torch.tensor(taught)] < 0).all()
-
-
-def test_sentence_loss_by_hand() -> None:
-    # Sentences of two tokens: one token is wrong; all are right, by its label and by the class in
-    # a window; one token is unknown; and a sentence of padding.
-    support = torch.tensor([[0.75, 0.25, 0.5, 0.5]])
-    pool = torch.zeros(1, 4, 6)
-    for sentence in range(3):
-        pool[0, sentence, 2 * sentence : 2 * sentence + 2] = 0.5
-    labels = torch.tensor([[1, 0, 1, -1, 1, -1]])
-    classes = torch.full((1, 6, 2), -1)
-    classes[0, 3] = torch.tensor([1, 0])
-    arguments = support, pool, classes, labels
-    wrong, right = -math.log(0.25), -math.log(0.25)
-    value = sentence_loss(*arguments, ONE)
-    assert value.item() == pytest.approx((wrong + right) / 2)
-    support[0, 0] = 0.5
-    value = sentence_loss(*arguments, 2 * ONE)
-    assert value.item() == pytest.approx(2 * (math.log(2) + right) / 2)
-    classes[0, 3, 1] = 2  # contradicted in a window
-    value = sentence_loss(*arguments, ONE)
-    assert value.item() == pytest.approx((math.log(2) - math.log(0.75)) / 2)
 
 
 def test_verdict_loss_by_hand() -> None:

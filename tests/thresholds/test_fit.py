@@ -177,16 +177,14 @@ def test_support_can_be_fitted_on_whole_responses() -> None:
     logits = random.normal(size=N) + 1
     weakest = logits.reshape(-1, 2).min(1)
     one = dataclasses.replace(
-        head(logits, drawn(np.full(N, 0.5))),  # labels of sentences say nothing
+        head(logits, np.full(N, np.nan)),  # no labels of sentences
         row=np.repeat(np.arange(N // 2), 2),
         verdict=drawn(sigmoid(2 * weakest - 0.5)),
         weight=np.ones(N // 2),
     )
-    found = fitted(one, level="response")
+    found = fitted(one)
     assert found.scale == pytest.approx(2, abs=0.15)
     assert found.shift == pytest.approx(-0.5, abs=0.1)
-    both = fitted(one, level="both")
-    assert both.scale < found.scale
 
 
 def test_the_logit_of_entailment_is_that_of_its_probability() -> None:

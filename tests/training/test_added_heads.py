@@ -60,7 +60,7 @@ def test_the_others_are_added_and_the_verdicts_stay(
 
     # All heads, two classes of support among them, on the encoder that they share.
     every = "heads=[support,relevance,utilization,evidence]"
-    taught = begun(second, every, "optim.encoder_lr=0.001", "loss.sentence=1")
+    taught = begun(second, every, "optim.encoder_lr=0.001")
     third = train(config_of(tmp_path / "third", *taught, data=sourced))
     assert read_bundle(third).info.window.layout == old.window.layout
     again = load_rag_model(read_bundle(third))

@@ -32,7 +32,7 @@ def test_some_heads_are_trained_exported_and_alone_in_the_verdict(
     tmp_path: Path, config_of: ConfigOf, heads: tuple[str, ...], trunk: str
 ) -> None:
     named = f"heads=[{','.join(reversed(heads))}]"
-    overrides = (named, f"encoder.trunk={trunk}", "optim.epochs=1", "loss.learned=true")
+    overrides = (named, f"encoder.trunk={trunk}", "optim.epochs=1")
     bundle = train(config_of(tmp_path / "run", *overrides))
     assert export_onnx(bundle, threads=1).worst["model.onnx"] < 1e-4
     info = read_bundle(bundle).info

@@ -29,7 +29,6 @@ AT_RANDOM = (
     "encoder.head_dropout=0.2",
     "encoder.attention_dropout=0.2",
     "data.augment={drop_contexts: 0.3, insert_contexts: 0.3, permute_contexts: 0.5, shuffle: 0.2}",
-    "loss.learned=true",
     "optim.call_windows=3",
 )
 

@@ -173,24 +173,6 @@ def test_rows_without_labels_teach(bundle: Path, config_of: ConfigOf, tmp_path: 
     assert found.info.training.settings["teacher"] == read_bundle(bundle).info.name
 
 
-def test_a_teacher_may_fade(bundle: Path, config_of: ConfigOf, tmp_path: Path) -> None:
-    model, tokenizer, batch = read(bundle)
-    logits = {head: torch.randn_like(each) for head, each in model.read(*batch.windows[:3]).items()}
-    for fade, left in ((True, 0.25), (False, 1.0)):
-        teacher = load_teacher(str(bundle), tokenizer, 32, weight=2.0, most=2, fade=fade)
-        whole, later = (teacher.losses(batch, logits, share) for share in (1.0, 0.25))
-        for head, loss in later.items():
-            torch.testing.assert_close(loss, left * whole[head])
-    # In a run whose student does not learn, the loss of the teacher falls with the steps.
-    given = [f"distill.teacher={bundle}", "distill.fade=true", "run.log_steps=1", "optim.epochs=3"]
-    given += ["optim.head_lr=1e-12", "optim.encoder_lr=0", "optim.batch_windows=100"]
-    train(config_of(tmp_path, *given))
-    taught = [each["loss/teacher_support"] for each in log_of(tmp_path) if each["loss/total"]]
-    first, second, third = map(float, taught)
-    assert second / first == pytest.approx(2 / 3, abs=1e-3)
-    assert third / first == pytest.approx(1 / 3, abs=1e-3)
-
-
 def test_a_teacher_may_teach_some_heads(bundle: Path, config_of: ConfigOf, tmp_path: Path) -> None:
     given = [f"distill.teacher={bundle}", "distill.heads=[relevance]", "optim.max_steps=1"]
     train(config_of(tmp_path, *given, "run.log_steps=1"))

@@ -128,7 +128,7 @@ def test_everything_that_can_be_switched_on_works_together(
     settings = (
         "run.precision=bf16",
         "run.gradient_cosine_steps=2",
-        "loss={learned: true, share: 1.0, verdict_always: true}",
+        "loss={share: 1.0, verdict_always: true}",
         "optim={batch_windows: 8, call_windows: 3, encoder_lr: 1e-3, head_lr: 1e-3, epochs: 2}",
         "encoder={trunk: partial, shared_layers: 1}",
         "window={size: 64, evidence_sentences: 1, sort_contexts: true}",
@@ -138,7 +138,6 @@ def test_everything_that_can_be_switched_on_works_together(
     assert info.trunk == "partial"
     assert info.window == WindowSettings(64, 0, 1, sort_contexts=True)
     logged = log_of(tmp_path)
-    assert {line["learned_weight/support"] for line in logged} - {"", "1.0"}, "it has moved"
     cosine = "gradient_cosine/relevance_utilization"
     assert [line["step"] for line in logged if line[cosine]] == ["0", "2", "4"]
     assert all(-1.001 <= float(line[cosine]) <= 1.001 for line in logged if line[cosine])

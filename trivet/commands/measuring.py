@@ -271,10 +271,10 @@ def calibrate(
     """
     if thresholds_only and report is not None:
         raise typer.BadParameter("--report needs fitted probabilities; drop --thresholds-only")
-    maps = (choices.heads, choices.level, choices.weighed)
-    if choices.keep_layer and (thresholds_only or maps != ((), "sentence", ())):
+    maps = (choices.heads, choices.weighed)
+    if choices.keep_layer and (thresholds_only or maps != ((), ())):
         raise typer.BadParameter(
-            "--keep-layer fits no map; drop --thresholds-only, --head, --support-level, "
+            "--keep-layer fits no map; drop --thresholds-only, --head, "
             "--lexical-overlap and --similarity"
         )
     if backend is not None and not thresholds_only:

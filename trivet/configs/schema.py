@@ -207,7 +207,6 @@ class LossConfig:
 
     window: Annotated[float, _factor("Support per window, where evidence is known.")] = 1.0
     token: Annotated[float, _factor("Support of tokens.")] = 1.0
-    sentence: Annotated[float, _factor("Support of sentences, where tokens are known.")] = 0.0
     verdict: Annotated[float, _factor("Joined faithfulness.")] = 1.0
     verdict_always: Annotated[bool, Setting("Verdict loss also where tokens are known.")] = False
     relevance: Annotated[float, _factor("Relevance of context sentences.")] = 1.0
@@ -226,12 +225,6 @@ class LossConfig:
     share: Annotated[float, _factor("Squared error of an example's relevance and utilization.")] = (
         0.0
     )
-    learned: Annotated[
-        bool, Setting("Further weight of each head, learned from its uncertainty.")
-    ] = False
-    learned_lr: Annotated[
-        float, Setting("Learning rate of the logarithms of these weights.", above=0)
-    ] = 1e-3
 
     def __post_init__(self) -> None:
         check_ranges(self, "loss.")
@@ -249,7 +242,6 @@ class DistillConfig:
     weight: Annotated[
         float, Setting("Weight of the loss of each trained head that the teacher has.", above=0)
     ] = 1.0
-    fade: Annotated[bool, Setting("The weight falls linearly, to 0 at the last step.")] = False
     heads: Annotated[list[HeadName], Setting("Heads that it teaches; empty: all that it has.")] = (
         field(default_factory=list)
     )

@@ -75,7 +75,7 @@ HEAD_OUTPUTS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
 }
 
-_SUPPORT_LOSSES = ("window", "token", "sentence", "verdict", "opposites")
+_SUPPORT_LOSSES = ("window", "token", "verdict", "opposites")
 _CONTEXT = ("context_at", "context_weight")
 
 HEADS: dict[HeadName, Head] = {

@@ -66,28 +66,6 @@ def token_loss(
     return sum_of_means(loss, known.float(), weight)
 
 
-def sentence_loss(
-    sentence_support: Tensor,
-    sentence_pool: Tensor,
-    window_class: Tensor,
-    token_supported: Tensor,
-    weight: Tensor,
-) -> Tensor:
-    """Return the binary cross-entropy of the support of sentences, which the verdict goes by.
-
-    A sentence is unsupported if a token of it is, supported if all are, and else unknown.
-    *Shapes:* [B, S], [B, S, R], [B, R, K], [B, R], [B] -> [].
-    """
-    unsupported = (token_supported == 0) | (window_class == _CONTRADICTION).any(-1)
-    supported = (token_supported == 1) | (window_class == _ENTAILMENT).any(-1)
-    members = sentence_pool > 0
-    wrong = (members & unsupported[:, None]).any(-1)
-    right = members.any(-1) & ~(members & ~supported[:, None]).any(-1)
-    probs = sentence_support.float().clamp(_SMALLEST, 1 - _SMALLEST)
-    loss = -torch.where(wrong, 1 - probs, probs).log()
-    return sum_of_means(loss, (wrong | right).float(), weight)
-
-
 def verdict_loss(faithfulness: Tensor, adherent: Tensor, weight: Tensor) -> Tensor:
     """Return the binary cross-entropy of the joined faithfulness. *Shapes:* [B] x 3 -> [].
 

@@ -10,7 +10,6 @@ from typing import Annotated, Literal, get_args
 from trivet.heads import HeadName
 from trivet.settings import FALSE_ALARMS, Setting
 
-Level = Literal["sentence", "response", "both"]
 Weighing = Literal["example", "sentence"]
 Weighed = Literal["lexical_overlap", "similarity"]  # of a context sentence
 WEIGHED: tuple[Weighed, ...] = get_args(Weighed)
@@ -41,9 +40,6 @@ class Choices:
             read=lambda heads: tuple(head.value for head in heads),
         ),
     ] = ()
-    level: Annotated[
-        Level, Setting("Fit support to labels of sentences, responses or both.", "--support-level")
-    ] = "sentence"
     weighing: Annotated[
         Weighing, Setting("Give each example, or each sentence, the same weight.", "--weigh")
     ] = "example"

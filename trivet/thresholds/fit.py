@@ -1,8 +1,8 @@
 """Fits of maps from a head's logits to probabilities, by the likelihood of labelled sentences.
 
 A sentence's probability is the mean over its tokens, and labels are of sentences. So the map of the
-tokens is fitted to the likelihood of the sentences. Support can also be fitted on whole responses,
-whose probability is that of their weakest part or parts.
+tokens is fitted to the likelihood of the sentences. Support without labels of sentences is fitted
+on whole responses, whose probability is that of their weakest part or parts.
 
 The map of a logit z is Platt's: scale * z + shift. The support head's three logits are all
 scaled, the shift is entailment's, and z is entailment against the other two. The map of a context
@@ -40,7 +40,7 @@ from trivet.measures.best_threshold import DEFAULT_THRESHOLD, best_threshold
 from trivet.measures.curves import BoolArray, FloatArray
 from trivet.model.aggregate import logits_of
 from trivet.model.architecture import NO_LAYER, Reduction, SentenceLayer
-from trivet.thresholds.choices import WEIGHED, Level, Weighed, Weighing
+from trivet.thresholds.choices import WEIGHED, Weighed, Weighing
 from trivet.thresholds.joining import HeadLogits, Probabilities, join_logits, sigmoid
 
 if TYPE_CHECKING:  # loaded late: thresholds alone need no torch
@@ -90,15 +90,14 @@ def fit(
     *,
     what: str,
     rows: BoolArray | None = None,
-    level: Level = "sentence",
     faithfulness: Reduction = "weakest_sentence",
     weighing: Weighing = "example",
     weighed: Collection[Weighed] = (),
 ) -> LinearMap:
     """Return the map of maximum likelihood over some examples, by default all.
 
-    A level without labels is replaced by the other one; ``both`` weighs them equally. ``what`` is
-    the name of the head in messages; ``weighed`` is what gets a weight, where the head knows it.
+    Labels of sentences are fitted, or without them those of responses. ``what`` is the name of the
+    head in messages; ``weighed`` is what gets a weight, where the head knows it.
 
     Raises:
         DataError: Labels of a class are missing, or labels and logits are not positively related.
@@ -109,26 +108,19 @@ def fit(
     known[head.row[~np.isnan(head.truth)]] = True
     known &= head.weight > 0
     head = head.select(known if rows is None else known & rows)
-    terms = _terms(head, level, weighing)
-    if not terms:
+    labelled = _labels(head, weighing)
+    if labelled is None:
         raise DataError(f"{what}: needs labels of both kinds, 1 and 0, to calibrate on")
-    smooth = [
-        (name, torch.from_numpy(_smoothed(truth, weight)), torch.from_numpy(weight / weight.sum()))
-        for name, truth, weight in terms
-    ]
+    of_sentences, truth, weight = labelled
+    target, share = torch.from_numpy(_smoothed(truth, weight)), weight / weight.sum()
 
     def loss(margins: Tensor) -> Tensor:
         _, sentences, whole = join_logits(head, margins, faithfulness)
-        joined = {"sentences": sentences, "faithfulness": whole}
-        total = margins.new_zeros(())
-        for name, target, share in smooth:
-            probs = joined[name].clip(_SMALLEST, 1 - _SMALLEST)
-            likelihood = target * probs.log() + (1 - target) * torch.log1p(-probs)
-            total = total - share @ likelihood / len(smooth)
-        return total
+        probs = (sentences if of_sentences else whole).clip(_SMALLEST, 1 - _SMALLEST)
+        likelihood = target * probs.log() + (1 - target) * torch.log1p(-probs)
+        return -(torch.from_numpy(share) @ likelihood)
 
-    count = max(float(weight.sum()) for *_, weight in terms)
-    return _fit_linear(head, loss, what, _weighed(head, weighed), count)
+    return _fit_linear(head, loss, what, _weighed(head, weighed), float(weight.sum()))
 
 
 def _weighed(head: HeadLogits, names: Collection[Weighed]) -> dict[Weighed, FloatArray]:
@@ -158,21 +150,17 @@ def minimize(
     return found
 
 
-def _terms(
-    head: HeadLogits, level: Level, weighing: Weighing
-) -> list[tuple[str, BoolArray, FloatArray]]:
-    """Return (kind of probability, truth, weight) for each kind of label with both classes."""
+def _labels(head: HeadLogits, weighing: Weighing) -> tuple[bool, BoolArray, FloatArray] | None:
+    """Return whether labels are of sentences, their truth and weight; None without both classes."""
     of_sentence = head.weight[head.row]
     if weighing == "example":
         of_sentence = of_sentence / np.bincount(head.row).clip(min=1)[head.row]
-    kinds = {"sentences": (head.truth, of_sentence), "faithfulness": (head.verdict, head.weight)}
-    found = {}
-    for name, (truth, weight) in kinds.items():
-        counts_too = ~np.isnan(truth) & (weight > 0)
-        if len(np.unique(truth[counts_too])) == 2:
-            found[name] = (name, truth == 1, weight * counts_too)
-    asked = {"sentence": ["sentences"], "response": ["faithfulness"], "both": list(kinds)}[level]
-    return [found[name] for name in asked if name in found] or list(found.values())
+    kinds = ((True, head.truth, of_sentence), (False, head.verdict, head.weight))
+    for of_sentences, truth, weight in kinds:
+        known = ~np.isnan(truth) & (weight > 0)
+        if len(np.unique(truth[known])) == 2:
+            return of_sentences, truth == 1, weight * known
+    return None
 
 
 def _smoothed(truth: BoolArray, weight: FloatArray) -> FloatArray:

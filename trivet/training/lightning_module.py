@@ -16,7 +16,6 @@ from trivet.configs.schema import LossConfig, OptimConfig
 from trivet.data.windows import Windows
 from trivet.errors import ConfigError
 from trivet.heads import HEAD_NAMES, HEADS, HeadName
-from trivet.heads.learned_weights import LearnedWeights
 from trivet.heads.losses import (
     evidence_cross_entropy,
     gradient_cosines,
@@ -26,7 +25,6 @@ from trivet.heads.losses import (
 )
 from trivet.heads.support import (
     opposites_loss,
-    sentence_loss,
     token_loss,
     verdict_loss,
     window_loss,
@@ -97,7 +95,6 @@ class RagTraining(lightning.LightningModule):
             model.freeze(head)
         if optim.encoder_lr == 0:
             model.trunk.requires_grad_(False)
-        self.learned_weights = LearnedWeights(trained) if loss.learned else None
         self._loss, self._optim = loss, optim
         self._seed = seed
         self._cosine_steps = cosine_steps
@@ -162,15 +159,6 @@ class RagTraining(lightning.LightningModule):
                 joined = join_support(logits, at, batch.is_evidence)
                 loss = token_loss(support, at, joined, targets.token_supported, weight)
                 found["token"] = weights.token * loss
-        if each_token and weights.sentence:
-            loss = sentence_loss(
-                outputs.sentence_support,
-                windows.sentence_pool,
-                targets.window_class,
-                targets.token_supported,
-                weight,
-            )
-            found["sentence"] = weights.sentence * loss
         if weights.verdict:
             adherent = targets.adherent
             if not weights.verdict_always:
@@ -222,8 +210,7 @@ class RagTraining(lightning.LightningModule):
         losses = self.losses(batch, *predicted)
         rows = max(1.0, batch.mean_labelled["teacher"])
         if self._teacher is not None:
-            steps = self.trainer.estimated_stepping_batches
-            taught = self._teacher.losses(batch, predicted[0], 1 - self.global_step / steps)
+            taught = self._teacher.losses(batch, predicted[0])
             losses |= {f"{_TAUGHT}{head}": loss / rows for head, loss in taught.items()}
         heads: dict[str, Tensor] = {}
         for head in self.active_heads:
@@ -231,12 +218,7 @@ class RagTraining(lightning.LightningModule):
             heads[head] = torch.stack([losses[name] for name in names if name in losses]).sum()
         figures = {f"loss/{name}": loss for name, loss in losses.items()}
         figures |= {f"head/{head}": loss for head, loss in heads.items()}
-        if self.learned_weights is None:
-            total = torch.stack(list(heads.values())).sum()
-        else:
-            total = self.learned_weights(heads)
-            learned = self.learned_weights.weights()
-            figures |= {f"learned_weight/{head}": weight for head, weight in learned.items()}
+        total = torch.stack(list(heads.values())).sum()
         if self._cosine_steps and self.global_step % self._cosine_steps == 0:
             self._log_cosines(heads)
         size = len(batch.examples)
@@ -273,8 +255,7 @@ class RagTraining(lightning.LightningModule):
 
     def architecture(self) -> dict[str, Any]:
         """Return the properties that a checkpoint must match, as JSON types."""
-        learned = self.learned_weights is not None
-        return {**self.model.architecture().to_json(), "learned_weights": learned}
+        return self.model.architecture().to_json()
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add the architecture to the checkpoint."""
@@ -352,9 +333,6 @@ class RagTraining(lightning.LightningModule):
                 chosen = [p for p in own if p.requires_grad and (p.ndim > 1) == decay]
                 weight_decay = self._optim.weight_decay if decay else 0.0
                 groups.append({"params": chosen, "lr": rate, "weight_decay": weight_decay})
-        if self.learned_weights is not None:
-            own = list(self.learned_weights.parameters())
-            groups.append({"params": own, "lr": self._loss.learned_lr, "weight_decay": 0.0})
         optimizer = torch.optim.AdamW(groups)
         total = max(1, int(self.trainer.estimated_stepping_batches))
         warmup = max(1, round(total * self._optim.warmup_share))
@@ -370,7 +348,7 @@ class RagTraining(lightning.LightningModule):
 def trained_heads(model: RagModel, loss: LossConfig) -> tuple[HeadName, ...]:
     """Return the heads of a model with a loss of a weight above 0."""
     if model.granularity == "example":
-        loss = replace(loss, window=0.0, token=0.0, sentence=0.0)
+        loss = replace(loss, window=0.0, token=0.0)
     return tuple(name for name in HEAD_NAMES if name in model.heads and loss.of_head(name) > 0)
 
 

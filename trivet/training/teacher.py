@@ -33,32 +33,26 @@ class Teacher:
         ids: Its token id for each of the student's ids. *Shape:* [V].
         weight: Weight of the loss of each head.
         most: Windows per call.
-        fade: Whether the weight falls with the steps that are left.
     """
 
-    def __init__(
-        self, model: RagModel, ids: Tensor, weight: float, most: int, fade: bool = False
-    ) -> None:
+    def __init__(self, model: RagModel, ids: Tensor, weight: float, most: int) -> None:
         self.model = model.eval().requires_grad_(False)
-        self.ids, self.weight, self.most, self.fade = ids, weight, most, fade
+        self.ids, self.weight, self.most = ids, weight, most
 
     def __deepcopy__(self, memo: object) -> Teacher:
         return self  # averaged weights are a copy of all that is trained
 
-    def losses(
-        self, batch: Batch, logits: TokenLogits, steps_left: float = 1.0
-    ) -> dict[str, Tensor]:
+    def losses(self, batch: Batch, logits: TokenLogits) -> dict[str, Tensor]:
         """Return the sum over examples of each head's weighted loss, by head.
 
         The targets are the probabilities of the teacher's logits before calibration. Heads that it
-        lacks have no loss. ``steps_left`` is the share of the run's steps that are to come.
+        lacks have no loss.
         """
-        factor = self.weight * (steps_left if self.fade else 1.0)
         taught = [head for head in logits if head in self.model.heads]
         if not taught:
             return {}
         losses = soft_target_losses(batch, logits, self._read(batch.windows[:3], taught))
-        return {head: factor * loss for head, loss in losses.items()}
+        return {head: self.weight * loss for head, loss in losses.items()}
 
     def _read(self, inputs: Sequence[Tensor], heads: Collection[str]) -> Mapping[str, Tensor]:
         ids, *masks = inputs
@@ -75,7 +69,6 @@ def load_teacher(
     window: int,
     weight: float,
     most: int,
-    fade: bool = False,
 ) -> Teacher:
     """Load a bundle as a teacher.
 
@@ -87,7 +80,6 @@ def load_teacher(
         window: Length of its windows in tokens.
         weight: Weight of the loss of each head.
         most: Windows per call.
-        fade: Whether the weight falls with the steps that are left.
 
     Raises:
         ConfigError: The tokenizers differ, or the teacher cannot read windows of this length.
@@ -115,7 +107,7 @@ def load_teacher(
         check_window(model.trunk.config, window)
     except WindowError as error:
         raise ConfigError(f"distill.teacher: {name}: {error}") from error
-    return Teacher(model, torch.from_numpy(ids), weight, most, fade)
+    return Teacher(model, torch.from_numpy(ids), weight, most)
 
 
 def soft_target_losses(
