@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import pickle
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -166,3 +168,12 @@ def test_an_evaluator_pickles_by_its_arguments(embedded: Evaluator) -> None:
     assert (copy.workers, copy.preprocessor.max_characters) == (1, 99)
     texts = ("Who?", ["Ada keeps the mill."], "Ada keeps the mill.")
     assert copy.evaluate(*texts) == made.evaluate(*texts)
+
+
+def test_a_spawned_process_judges_beside_a_thread(embedded: Evaluator) -> None:
+    texts = ("Who?", ["Ada keeps the mill."], "Ada keeps the mill.")
+    made = Evaluator(threads=1)
+    spawn = multiprocessing.get_context("spawn")  # a fork here may hang in the BLAS library
+    with ThreadPoolExecutor(1) as thread, ProcessPoolExecutor(1, mp_context=spawn) as process:
+        verdicts = [pool.submit(made.evaluate, *texts) for pool in (thread, process)]
+        assert verdicts[0].result() == verdicts[1].result(timeout=300)
