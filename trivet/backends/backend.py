@@ -54,7 +54,7 @@ class ShapedBackend(Backend, Protocol):
     """A backend that is made for certain shapes."""
 
     positions: int  # maximum positions of one call
-    step: int  # windows are padded to a multiple of this many positions
+    step: int  # windows count as a multiple of this many positions
     max_windows: int  # maximum windows of one call
 
 

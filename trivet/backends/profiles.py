@@ -93,10 +93,13 @@ _MAX_SENTENCES = 64
 
 
 def make_profiles(window: int, max_windows: int = MAX_WINDOWS) -> tuple[ShapeRange, ...]:
-    """Return two profiles, of few and of more windows, for three lengths up to ``window``."""
-    lengths = {min(window, -(-window // part // STEP) * STEP) for part in (4, 2, 1)}
+    """Return two profiles, of few and of more windows, for at most four lengths up to ``window``.
+
+    The lengths are equidistant, so that a call that fits by ``padding_step`` has a profile.
+    """
+    step = -(-window // 4 // STEP) * STEP
     profiles = []
-    for length in sorted(lengths):
+    for length in [*range(step, window, step), window]:
         most = max(FEW_WINDOWS + 1, min(max_windows, POSITIONS // length))
         profiles.append(_profile(length, 1, FEW_WINDOWS))
         profiles.append(_profile(length, FEW_WINDOWS + 1, most))
@@ -106,6 +109,11 @@ def make_profiles(window: int, max_windows: int = MAX_WINDOWS) -> tuple[ShapeRan
 def max_positions(profiles: tuple[ShapeRange, ...]) -> int:
     """Return the most positions of a call of any window length."""
     return min(POSITIONS, max(profile.most["N"] * profile.most["L"] for profile in profiles))
+
+
+def padding_step(profiles: tuple[ShapeRange, ...]) -> int:
+    """Return the distance of the profiles' lengths, by which the windows of a call are counted."""
+    return -(-min(profile.most["L"] for profile in profiles) // STEP) * STEP
 
 
 def windows_limit(profiles: tuple[ShapeRange, ...]) -> int:

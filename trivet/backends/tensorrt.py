@@ -15,7 +15,6 @@ import numpy as np
 
 from trivet.backends import cuda
 from trivet.backends.profiles import (
-    STEP,
     Sizes,
     choose_profile,
     cut,
@@ -23,6 +22,7 @@ from trivet.backends.profiles import (
     max_positions,
     pad,
     padded_length,
+    padding_step,
     shapes,
     sizes_of,
     windows_limit,
@@ -90,7 +90,7 @@ class TensorRTBackend:
         tensorrt, self._cuda = load_tensorrt(), cuda.load_runtime()
         self.name = f"tensorrt {info.precision} on {info.target.gpu}"
         self.positions = max_positions(info.profiles)
-        self.step = STEP
+        self.step = padding_step(info.profiles)
         self.max_windows = windows_limit(info.profiles)
         self._logger = make_logger(tensorrt)
         self._runtime = tensorrt.Runtime(self._logger)

@@ -38,7 +38,7 @@ class BatchLimits(NamedTuple):
     """Capacity of one call of a backend, in windows and in positions, padding included."""
 
     positions: int = POSITIONS  # a single longer window still gets a call
-    step: int = 1  # windows are padded to a multiple of this many positions
+    step: int = 1  # windows count as a multiple of this many positions
     max_windows: int | None = None  # however short they are
 
     def padded(self, length: int) -> int:

@@ -19,7 +19,6 @@ from pydantic import Field, ValidationError
 
 from trivet.backends.backend import POSITIONS
 from trivet.backends.profiles import (
-    STEP,
     Sizes,
     choose_profile,
     cut,
@@ -27,6 +26,7 @@ from trivet.backends.profiles import (
     max_positions,
     pad,
     padded_length,
+    padding_step,
     sizes_of,
     windows_limit,
 )
@@ -65,7 +65,7 @@ class EncoderCalls:
         self.name = f"triton {model}"
         self.positions, self.step, self.max_windows = POSITIONS, 1, POSITIONS
         if profiles:
-            self.positions, self.step = max_positions(profiles), STEP
+            self.positions, self.step = max_positions(profiles), padding_step(profiles)
             self.max_windows = windows_limit(profiles)
         self._model, self._inputs, self._profiles = model, tuple(inputs), profiles
         self._outputs = output_names(heads)
