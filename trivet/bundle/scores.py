@@ -58,8 +58,7 @@ def keep_scores(
             precision=precision,
         )
         for figure in figures
-        if figure.measure in IN_CARD
-        and not (figure.generator or figure.length or figure.rows or figure.judge)
+        if figure.measure in IN_CARD and not (figure.generator or figure.length or figure.rows)
     ]
     replaced = {(score.data, score.split, score.precision) for score in new}
     kept = [

@@ -80,10 +80,6 @@ def test(
         bool, Setting("For FILE, two thresholds: which share Trivet decides, and what is left.")
     ] = False,
     by_length: Annotated[bool, Setting("Also measure 0-5k, 5k-16k and over 16k tokens.")] = False,
-    published: Annotated[
-        bool,
-        Setting("Also measure the GPT-3.5, RAGAS and TruLens scores published with RAGBench."),
-    ] = False,
     baseline: Annotated[
         Path | None,
         Setting(
@@ -134,8 +130,6 @@ def test(
         raise typer.BadParameter(f"{', '.join(used)} is for FILE, not for --data")
     if cascade and file is None:
         raise typer.BadParameter("--cascade is for FILE, not for --data")
-    if file is not None and published:
-        raise typer.BadParameter("--published is for --data; FILE has no scores of other judges")
     if baseline is not None and not data:
         raise typer.BadParameter("--baseline compares on --data or --rule")
     if into_card and threshold is not None:
@@ -159,7 +153,7 @@ def test(
             evaluator.bundle.check_writable()
         if labelled is None:
             measured = measured_bundle.measure_bundle(
-                evaluator, data or [], split, by_length, published, threshold
+                evaluator, data or [], split, by_length, threshold=threshold
             )
         else:
             measured = measured_bundle.measure_own(

@@ -23,7 +23,6 @@ from trivet.measures.label_check import LabelCheck, check_labels, judge_answers
 from trivet.measures.lengths import count_buckets, count_tokens, measure_by_length
 from trivet.measures.metrics import measure
 from trivet.measures.predictions import Prediction
-from trivet.measures.published import measure_published
 from trivet.records import FailedEvaluation, LabelledExample
 from trivet.report import terminal
 from trivet.report.measures_page import render_measures
@@ -108,7 +107,6 @@ def measure_bundle(
     data: Sequence[str],
     split: str,
     by_length: bool = False,
-    published: bool = False,
     threshold: float | ThresholdName | None = None,
 ) -> MeasuredBundle:
     """Evaluate the rows of sources and measure the verdicts, with a progress bar on stderr.
@@ -118,12 +116,10 @@ def measure_bundle(
         data: Sources, as `trivet.labelled.sources` takes them.
         split: Split of each source.
         by_length: Whether to measure each range of lengths as well.
-        published: Whether to measure the scores of other judges that the sources hold as well.
         threshold: Sentence threshold of the verdicts; ``None`` means that of the bundle.
 
     Raises:
-        DataError: A source is refused or has no row to evaluate, or no row has scores of other
-            judges.
+        DataError: A source is refused or has no row to evaluate.
     """
     examples: list[LabelledExample] = []
     reports, sets = [], []
@@ -135,11 +131,6 @@ def measure_bundle(
         sets.append((spec, len(found)))
         reports.append(report)
     names = ", ".join(data)
-    if published and not any(example.published for example in examples):
-        raise DataError(
-            f"{names}: no row in split {split!r} has published scores of other judges; RAGBench's "
-            "files have them in part of their rows"
-        )
     report = SourceReport.total(reports)
     measured = measure_examples(
         evaluator,
@@ -148,7 +139,6 @@ def measure_bundle(
         names,
         split,
         by_length,
-        published=published,
         threshold=threshold,
     )
     return replace(measured, sets=sets)
@@ -162,7 +152,6 @@ def measure_examples(
     split: str,
     by_length: bool = False,
     *,
-    published: bool = False,
     threshold: float | ThresholdName | None = None,
 ) -> MeasuredBundle:
     """Evaluate labelled rows and measure the verdicts; arguments as in ``measure_bundle``.
@@ -189,8 +178,6 @@ def measure_examples(
         leaks = f"{len(rows) - len(free)} of {len(rows)} rows share a text with training rows"
         if len(free) < len(rows):
             figures += [replace(one, rows="leak-free") for one in measure(free)]
-    if published:
-        figures += measure_published(rows)
     lengths = None
     if by_length:
         tokenizer = load_tokenizer(evaluator.bundle)

@@ -38,7 +38,7 @@ class Figure:
     generator: str | None = None  # if only its rows were measured
     length: str | None = None  # length bucket, if only its rows were measured
     rows: str | None = None  # "leak-free", if only these rows were measured
-    judge: str | None = None  # judge whose published scores were measured or compared
+    judge: str | None = None  # system whose scores were measured, if several are compared
 
     def to_cells(self) -> tuple[str, ...]:
         """Return the figure as the cells of a table whose columns are ``HEADER``."""

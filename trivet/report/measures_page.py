@@ -38,16 +38,13 @@ def render_measures(
         plain = [
             figure
             for figure in figures
-            if figure.source == source and not (figure.length or figure.rows or figure.judge)
+            if figure.source == source and not (figure.length or figure.rows)
         ]
         if plain:
             sections.append(Section(source, (), HEADER[1:], _cells(plain), _curves(rows, source)))
     if free := [figure.to_cells() for figure in figures if figure.rows]:
         paragraph = "Rows that share no passage or question with the training rows."
         sections.append(Section("Leak-free rows", [paragraph], HEADER, free))
-    if judged := [figure.to_cells() for figure in figures if figure.judge]:
-        paragraph = "Each measure of the judge, then of the bundle on the same rows."
-        sections.append(Section("Published scores of other judges", [paragraph], HEADER, judged))
     if lengths is not None:
         counts = ", ".join(f"{name}: {count}" for name, count in lengths.items())
         paragraph = f"Rows by tokens of contexts, question and response: {counts}."
