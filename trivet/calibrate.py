@@ -89,7 +89,8 @@ def calibrate(
     """
     choices = choices or Choices()
     bundle = read_bundle(folder)
-    needed = ("support",) if choices.keep_layer else choices.heads
+    needed: tuple[str, ...] = ("support",) if choices.keep_layer else choices.heads
+    needed += ("evidence",) if choices.similarity else ()
     missing = [name for name in needed if name not in bundle.info.heads]
     if missing:
         raise BundleError(

@@ -19,6 +19,7 @@ from trivet.bundle.bundle import Bundle, add_files, read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.bundle.weights import load_rag_model
 from trivet.calibrate import calibrate
+from trivet.errors import BundleError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.export import export_onnx
 from trivet.model.rag_model import RagModel, TokenLogits
@@ -63,9 +64,14 @@ def test_the_similarity_of_question_and_sentence_moves_relevance_in_weights_and_
     tmp_path: Path, config_of: ConfigOf, trained: Path, sourced: tuple[Path, Path]
 ) -> None:
     bundle = added(config_of, tmp_path / "run", trained, sourced)
-    calibrate(bundle.folder, [f"jsonl:{sourced[1]}"], "all", Choices(similarity=True))
+    data, alone = [f"jsonl:{sourced[1]}"], Choices(("relevance",), similarity=True)
+    calibrate(bundle.folder, data, "all", alone, out=tmp_path / "alone")
+    calibrate(bundle.folder, data, "all", Choices(similarity=True))
     model = load_rag_model(read_bundle(bundle.folder))
     assert model.similarity != 0
+    assert load_rag_model(read_bundle(tmp_path / "alone")).similarity == model.similarity
+    with pytest.raises(BundleError, match="no evidence head to calibrate"):
+        calibrate(trained, data, "all", alone, out=tmp_path / "none")
     assert "similarity" in (bundle.folder / "README.md").read_text(encoding="utf-8")
     export_onnx(bundle.folder, threads=1)
     found = [

@@ -79,8 +79,9 @@ def _read(
     model: RagModel, item: Item, pad: int, call_windows: int, heads: Collection[HeadName]
 ) -> dict[HeadName, _Row]:
     pairs = evidence_labels(item.labelled, item.tokenized)
-    compared = "relevance" in heads or (pairs >= 0).any()
-    asked = [name for name in heads if name != "evidence" or compared]
+    asked: set[str] = {name for name in heads if name != "evidence"}
+    if "relevance" in heads or (pairs >= 0).any():  # relevance may weigh a similarity of its states
+        asked |= {"evidence"} & model.heads.keys()
     windows, is_evidence, *_ = collate_items([item], pad)
     logits = read_logits(model, windows[:3], call_windows, asked) if asked else {}
     read, layout, labels = item.tokenized, item.layout, item.labelled.labels
