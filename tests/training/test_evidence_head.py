@@ -63,7 +63,7 @@ def added(
 def test_the_similarity_of_question_and_sentence_moves_relevance_in_weights_and_graph(
     tmp_path: Path, config_of: ConfigOf, trained: Path, sourced: tuple[Path, Path]
 ) -> None:
-    bundle = added(config_of, tmp_path / "run", trained, sourced)
+    bundle = added(config_of, tmp_path / "run", trained, sourced, "run.precision=bf16")
     data, alone = [f"jsonl:{sourced[1]}"], Choices(("relevance",), similarity=True)
     calibrate(bundle.folder, data, "all", alone, out=tmp_path / "alone")
     calibrate(bundle.folder, data, "all", Choices(similarity=True))

@@ -116,7 +116,8 @@ def _read(
         known = model.with_overlap(name, logits[name], context_at, overlap)
         similarity = None
         if name == "relevance" and "evidence" in logits:
-            similarity = question_similarity(logits["evidence"], *windows[1:3], context_at)
+            with torch.autocast("cpu", enabled=False):  # in fp32, as the graph computes it
+                similarity = question_similarity(logits["evidence"], *windows[1:3], context_at)
             known = known + model.similarity * similarity
         found[name] = _Row(
             logits=known.numpy(),
