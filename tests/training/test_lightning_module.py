@@ -129,13 +129,11 @@ def test_what_is_unknown_trains_nothing(start: tuple[RagModel, SegmentTokenizer]
 def test_each_loss_has_its_weight(
     labelled_examples: tuple[LabelledExample, ...], start: tuple[RagModel, SegmentTokenizer]
 ) -> None:
-    plain = losses_of(labelled_examples, start, LossConfig(share=1, sentence=1))
-    weights = LossConfig(
-        window=2, token=3, verdict=4, relevance=5, utilization=0, share=6, sentence=7
-    )
+    plain = losses_of(labelled_examples, start, LossConfig(share=1))
+    weights = LossConfig(window=2, token=3, verdict=4, relevance=5, utilization=0, share=6)
     weighted = losses_of(labelled_examples, start, weights)
     factors = {name: (weighted[name] / plain[name]).item() for name in weighted}
-    expected = {"window": 2, "token": 3, "sentence": 7, "verdict": 4, "relevance": 5}
+    expected = {"window": 2, "token": 3, "verdict": 4, "relevance": 5}
     # A weight of 0 is not computed.
     assert factors == pytest.approx(expected | {"relevance_share": 6, "utilization_share": 6})
 
