@@ -62,9 +62,9 @@ def test_mixed_batches_are_level_and_as_many_in_every_epoch(
 def test_rows_are_drawn_in_turn_and_as_often_as_asked(
     rows: list[tuple[int, float]], seed: int
 ) -> None:
-    windows, draws = np.array([one[0] for one in rows]), np.array([one[1] for one in rows])
+    windows, draws = np.array([row[0] for row in rows]), np.array([row[1] for row in rows])
     epochs = [draw_rows(windows, draws, seed, epoch) for epoch in range(6)]
-    shapes = {tuple(sorted(windows[each].tolist())) for each in epochs}
+    shapes = {tuple(sorted(windows[epoch].tolist())) for epoch in epochs}
     assert len(shapes) == 1, "an epoch has as many rows of each size as any other"
     seen = np.bincount(np.concatenate(epochs), minlength=len(rows))
     for share in set(draws.tolist()):
@@ -106,8 +106,8 @@ def test_training_devices_step_together_and_miss_nothing(layouts: list[Layout], 
     whole = list(WindowBatches(layouts, 4, seed=0))
     parts = shares(layouts, world, seed=0)
     (length,) = {len(part) for part in parts}
-    one = share(layouts, 0, world, 0)
-    assert length == len(one) == one.epoch_batches / world <= -(-len(whole) // world)
+    part = share(layouts, 0, world, 0)
+    assert length == len(part) == part.epoch_batches / world <= -(-len(whole) // world)
     read = [index for part in parts for batch in part for index in batch]
     assert sorted(read) == list(range(len(layouts))), "each example once"
     assert shares(layouts[:1], 3, seed=0) == [[[0]]] * 3, "too few examples are repeated"

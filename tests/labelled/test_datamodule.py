@@ -99,12 +99,12 @@ def test_only_altered_rows_are_read_anew(items: list[Item], wordpiece_file: Path
     half = Augmentation(shuffle=0.5, permute_contexts=0.5)
     data = run(half)
     first, second = batches(data, 0), batches(data, 1)
-    given = [item.labelled for item in items]
-    altered = [example for batch in first for example in batch if example not in given]
+    originals = [item.labelled for item in items]
+    altered = [example for batch in first for example in batch if example not in originals]
     assert 0 < len(altered) < len(items)
-    names, same = ([[e.example.id for e in batch] for batch in each] for each in (first, plain))
+    names, same = ([[e.example.id for e in batch] for batch in epoch] for epoch in (first, plain))
     assert names == same
-    again, anew = (sorted(str(e) for batch in each for e in batch) for each in (first, second))
+    again, anew = (sorted(str(e) for batch in epoch for e in batch) for epoch in (first, second))
     assert again != anew, "each epoch alters the rows in another way"
     assert batches(run(half), 0) == first
 
@@ -116,7 +116,7 @@ def test_only_altered_rows_are_read_anew(items: list[Item], wordpiece_file: Path
     emptied = [not example.example.response for example in batch.examples]
     assert emptied == (batch.windows.response_at < 0).flatten(1).all(-1).tolist()
     dev = run(Augmentation(shuffle=1)).val_dataloader()
-    assert all(example in given for batch in dev for example in batch.examples)
+    assert all(example in originals for batch in dev for example in batch.examples)
 
 
 @pytest.mark.parametrize("read", [0, 2])

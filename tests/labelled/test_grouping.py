@@ -52,8 +52,8 @@ def test_groups_do_not_depend_on_the_order_of_rows(
     rows: list[tuple[str, list[str]]], largest: int, shuffler: random.Random
 ) -> None:
     def names(some: list[tuple[str, list[str]]]) -> dict[str, str]:
-        found, _ = group_by_documents([q for q, _ in some], [d for _, d in some], largest)
-        return {question: name for (question, _), name in zip(some, found, strict=True)}
+        groups, _ = group_by_documents([q for q, _ in some], [d for _, d in some], largest)
+        return {question: name for (question, _), name in zip(some, groups, strict=True)}
 
     shuffled = list(rows)
     shuffler.shuffle(shuffled)
@@ -94,8 +94,8 @@ TEST = [row("t1", "When was the kiln fired?", KILN), row("t2", "Is it glazed?", 
 )
 def test_a_group_is_left_out_for_its_first_reason(trained: LabelledExample, leaks: Leaks) -> None:
     other = row("b", "How red is it?", CLAY)
-    kept, found = drop_leaks([trained, other], [*TEST, row("t3", "", POTTERY)])
-    assert found == leaks
+    kept, counted = drop_leaks([trained, other], [*TEST, row("t3", "", POTTERY)])
+    assert counted == leaks
     assert kept == ([other] if leaks.groups else [trained, other])
 
 

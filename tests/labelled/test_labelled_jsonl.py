@@ -63,10 +63,10 @@ LABELS = [
 @pytest.mark.parametrize("labels", LABELS)
 def test_a_written_row_is_read_as_the_same_example(tmp_path: Path, labels: dict[str, Any]) -> None:
     more = {"split": "train", "generator": "potter", "weight": 0.5}
-    for one in (row(labels), row(labels, **more), row(labels, id=None, response="")):
-        if labels and not one["response"]:
-            one["labels"] = {"relevant": [[1, 0, 5]]}
-        (example,), _ = read(tmp_path, one)
+    for written in (row(labels), row(labels, **more), row(labels, id=None, response="")):
+        if labels and not written["response"]:
+            written["labels"] = {"relevant": [[1, 0, 5]]}
+        (example,), _ = read(tmp_path, written)
         assert read(tmp_path, to_row(example))[0] == [example]
 
 
@@ -149,10 +149,10 @@ def test_a_bad_row_is_counted_and_the_rest_is_read(tmp_path: Path, bad: Any, rea
     examples, report = read(tmp_path, row(), bad, row())
     assert [example.example.id for example in examples] == ["k1", "k1"]
     assert (report.rows, report.kept) == (3, 2)
-    ((counted, (place,)),) = report.places.items()
+    ((counted, (location,)),) = report.places.items()
     assert report.dropped == {counted: 1}
-    assert f"{counted} ({place})".startswith(reason)
-    assert place.startswith("line 2")
+    assert f"{counted} ({location})".startswith(reason)
+    assert location.startswith("line 2")
 
 
 spans = st.lists(
@@ -160,13 +160,13 @@ spans = st.lists(
 )
 
 
-def characters(given: tuple[Span, ...] | list[Span]) -> set[int]:
-    return {place for span in given for place in range(span.start, span.end)}
+def characters(marked: tuple[Span, ...] | list[Span]) -> set[int]:
+    return {offset for span in marked for offset in range(span.start, span.end)}
 
 
 @given(spans)
-def test_merged_spans_hold_the_same_characters_in_order_and_once(found: list[Span]) -> None:
-    merged = merge_overlapping(found)
-    assert characters(merged) == characters(found)
+def test_merged_spans_hold_the_same_characters_in_order_and_once(unmerged: list[Span]) -> None:
+    merged = merge_overlapping(unmerged)
+    assert characters(merged) == characters(unmerged)
     assert all(left.end <= right.start for left, right in itertools.pairwise(merged))
     assert merge_overlapping(merged) == merged

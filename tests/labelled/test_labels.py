@@ -149,9 +149,9 @@ def test_padding_is_unknown(tokenizer: SegmentTokenizer) -> None:
     assert batch.weight.tolist() == [0.5, 0.5]
     for name in ("token_supported", "relevant", "utilized"):
         for b, target in enumerate(several):
-            own = getattr(target, name)
-            np.testing.assert_array_equal(getattr(batch, name)[b, : len(own)], own)
-            assert (getattr(batch, name)[b, len(own) :] == UNKNOWN).all()
+            values = getattr(target, name)
+            np.testing.assert_array_equal(getattr(batch, name)[b, : len(values)], values)
+            assert (getattr(batch, name)[b, len(values) :] == UNKNOWN).all()
 
 
 def test_what_is_unclear_among_known_tokens_is_unknown(tokenizer: SegmentTokenizer) -> None:

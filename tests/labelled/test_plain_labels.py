@@ -20,8 +20,8 @@ def write(path: Path, *rows: object) -> str:
     return str(path)
 
 
-def verdicts(found: PlainRows) -> list[bool | None]:
-    return [one.labels.adherent for one in found.examples]
+def verdicts(plain_rows: PlainRows) -> list[bool | None]:
+    return [example.labels.adherent for example in plain_rows.examples]
 
 
 @pytest.mark.parametrize(
@@ -47,12 +47,12 @@ def test_a_label_is_read_in_every_form(
 ) -> None:
     rows = [{**ROW, column: supported}, {**ROW, column: unsupported}, {**ROW, column: None}]
     file = write(tmp_path / "rows.jsonl", *rows)
-    own = column == "verdict of ours"
-    found = read_plain(file, column if own else None)
-    assert verdicts(found) == [True, False]
-    assert found.column.casefold() == column.casefold()
-    assert sorted(said for _, said in found.readings) == [False, True]
-    assert found.report.dropped == {f"no label in column {found.column!r}": 1}
+    named = column == "verdict of ours"
+    plain_rows = read_plain(file, column if named else None)
+    assert verdicts(plain_rows) == [True, False]
+    assert plain_rows.column.casefold() == column.casefold()
+    assert sorted(verdict for _, verdict in plain_rows.readings) == [False, True]
+    assert plain_rows.report.dropped == {f"no label in column {plain_rows.column!r}": 1}
 
 
 @pytest.mark.parametrize("column", ["hallucinated", "is_unsupported", "Incorrect"])
@@ -78,14 +78,14 @@ def test_all_rows_are_read_unless_a_split_is_asked_for(tmp_path: Path) -> None:
 def test_rows_that_cannot_be_measured_are_counted_by_reason(tmp_path: Path) -> None:
     unread = {"question": "What?", "response": "It is old.", "label": 1}
     rows = [{**ROW, "label": 1}, ROW, {**ROW, "label": 0, "response": " "}, unread, "{", unread]
-    found = read_plain(write(tmp_path / "rows.jsonl", *rows))
-    assert (found.report.rows, found.report.kept, found.unreadable) == (6, 1, 2)
-    assert found.report.dropped == {
+    plain_rows = read_plain(write(tmp_path / "rows.jsonl", *rows))
+    assert (plain_rows.report.rows, plain_rows.report.kept, plain_rows.unreadable) == (6, 1, 2)
+    assert plain_rows.report.dropped == {
         "no label in column 'label'": 2,
         "no response to judge": 1,
         "missing_field": 2,
     }
-    assert found.report.places["missing_field"][0].startswith("line 4: has no contexts")
+    assert plain_rows.report.places["missing_field"][0].startswith("line 4: has no contexts")
 
 
 @pytest.mark.parametrize(

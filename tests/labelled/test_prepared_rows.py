@@ -54,16 +54,16 @@ def cached(tiny_tokenizer: SegmentTokenizer, tmp_path: Path) -> Callable[..., Pr
     return make
 
 
-def same(one: Any, other: Any) -> bool:
-    if isinstance(one, np.ndarray):
-        return one.dtype == other.dtype and np.array_equal(
-            one, other, equal_nan=one.dtype.kind == "f"
+def same(value: Any, other: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.dtype == other.dtype and np.array_equal(
+            value, other, equal_nan=value.dtype.kind == "f"
         )
-    if isinstance(one, tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    if hasattr(one, "__slots__") and not isinstance(one, LabelledExample):
-        return all(same(getattr(one, name), getattr(other, name)) for name in one.__slots__)
-    return bool(one == other)
+    if isinstance(value, tuple):
+        return len(value) == len(other) and all(map(same, value, other))
+    if hasattr(value, "__slots__") and not isinstance(value, LabelledExample):
+        return all(same(getattr(value, name), getattr(other, name)) for name in value.__slots__)
+    return bool(value == other)
 
 
 def test_a_row_of_the_file_is_the_item_that_prepare_makes(
@@ -71,11 +71,11 @@ def test_a_row_of_the_file_is_the_item_that_prepare_makes(
 ) -> None:
     rows = cached()
     assert len(rows) == 3
-    for one, other in zip(prepare(EXAMPLES, tiny_tokenizer, SETTINGS), rows, strict=True):
+    for item, other in zip(prepare(EXAMPLES, tiny_tokenizer, SETTINGS), rows, strict=True):
         assert same(
-            replace(one, layout=replace(one.layout, values=(), context_values=NO_CONTEXTS)), other
+            replace(item, layout=replace(item.layout, values=(), context_values=NO_CONTEXTS)), other
         )
-        assert type(one.targets) is type(other.targets)
+        assert type(item.targets) is type(other.targets)
     assert rows[-1].labelled is EXAMPLES[-1]
     assert same(rows[1:][0], pickle.loads(pickle.dumps(rows))[1]), "workers get the path alone"
 
@@ -101,11 +101,11 @@ def test_processes_prepare_the_same_rows_in_the_same_order(
     tmp_path: Path, tiny_tokenizer: SegmentTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prepared_rows, "_BLOCK", 1)
-    one, other = (
+    alone, other = (
         prepare_cached(EXAMPLES, tiny_tokenizer, SETTINGS, True, tmp_path / str(workers), workers)
         for workers in (0, 2)
     )
-    assert all(same(*pair) for pair in zip(one, other, strict=True))
+    assert all(same(*pair) for pair in zip(alone, other, strict=True))
 
 
 def test_of_several_that_ask_at_once_one_prepares(
@@ -119,8 +119,8 @@ def test_of_several_that_ask_at_once_one_prepares(
 
     monkeypatch.setattr(prepared_rows, "prepare", counted)
     with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(lambda _: len(cached()), range(4)))
-    assert found == [3] * 4 and calls == [3]
+        lengths = list(threads.map(lambda _: len(cached()), range(4)))
+    assert lengths == [3] * 4 and calls == [3]
     assert not list(tmp_path.glob("*.half"))
 
 

@@ -184,8 +184,8 @@ def test_one_folder_of_sets_or_the_folder_of_one_set(tmp_path: Path) -> None:
         ("ragbench/pottery", "validation"),
         ("ragbench/weaving", "train"),
     ]
-    one, _ = read_ragbench(str(tmp_path / "pottery"))
-    assert {item.source for item in one} == {"ragbench/pottery"}
+    pottery, _ = read_ragbench(str(tmp_path / "pottery"))
+    assert {item.source for item in pottery} == {"ragbench/pottery"}
 
 
 def test_the_hub_is_read_set_by_set(monkeypatch: pytest.MonkeyPatch) -> None:

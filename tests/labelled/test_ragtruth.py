@@ -109,7 +109,7 @@ def test_a_bad_row_is_counted_with_its_line(tmp_path: Path, bad: Any, reason: st
     examples, report = read(tmp_path, response(), bad, response())
     assert (len(examples), report.rows, report.kept) == (2, 3, 2)
     assert report.dropped == {reason: 1}
-    assert [place.partition(":")[0] for place in report.places[reason]] == ["response.jsonl line 2"]
+    assert [where.partition(":")[0] for where in report.places[reason]] == ["response.jsonl line 2"]
 
 
 @pytest.mark.parametrize(

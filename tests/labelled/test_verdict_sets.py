@@ -47,7 +47,7 @@ def test_an_answer_is_supported_or_not(
 
 def test_rows_about_one_passage_share_a_group(tmp_path: Path) -> None:
     others = ({"passage": "A kiln reaches cone six.\n"}, {"passage": "Another.", "question": None})
-    write_parquet(tmp_path / "test.parquet", HALUBENCH, *(HALUBENCH | one for one in others))
+    write_parquet(tmp_path / "test.parquet", HALUBENCH, *(HALUBENCH | row for row in others))
     examples, _ = read_verdict_set("halubench", str(tmp_path))
     groups = [example.group for example in examples]
     assert groups[0] == groups[1] != groups[2]

@@ -75,14 +75,14 @@ def draw_rows(windows: IntArray, draws: npt.NDArray[np.float64], seed: int, epoc
     for share in np.unique(draws).tolist():
         for count in np.unique(windows[draws == share]).tolist():
             rows = np.flatnonzero((draws == share) & (windows == count))
-            most = max(1, round(share * len(rows)))
-            rounds = range(epoch * most // len(rows), -(-(epoch + 1) * most // len(rows)))
+            shown = max(1, round(share * len(rows)))
+            rounds = range(epoch * shown // len(rows), -(-(epoch + 1) * shown // len(rows)))
             shuffled = [
-                np.random.default_rng((seed, len(rows), count, each)).permutation(rows)
-                for each in rounds
+                np.random.default_rng((seed, len(rows), count, number)).permutation(rows)
+                for number in rounds
             ]
-            first = epoch * most - rounds.start * len(rows)
-            chosen.append(np.concatenate(shuffled)[first : first + most])
+            first = epoch * shown - rounds.start * len(rows)
+            chosen.append(np.concatenate(shuffled)[first : first + shown])
     return np.concatenate(chosen)
 
 
@@ -139,9 +139,9 @@ class WindowBatches(Sampler[list[int]]):
         """Set the epoch of the shuffle; Lightning calls this before each epoch."""
         self.epoch = epoch
 
-    def resume(self, given: int) -> None:
-        """Skip the first ``given`` batches of the next epoch; if that is all, start a new one."""
-        self._skip = given if given < self._length else 0
+    def resume(self, count: int) -> None:
+        """Skip the first ``count`` batches of the next epoch; if that is all, start a new one."""
+        self._skip = count if count < self._length else 0
 
     @property
     def skipped(self) -> int:

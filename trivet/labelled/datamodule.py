@@ -122,9 +122,9 @@ class _Items(Dataset[list[Item]]):
         items = [self._items[index] for index in indices]
         if self._prepare_altered is None or not self._augmentation.alters:
             return items
-        given = [item.labelled for item in items]
+        plain = [item.labelled for item in items]
         seed, epoch = self._batches.seed or 0, self._batches.epoch
-        examples = augment_batch(given, indices, self._augmentation, seed, epoch, self._examples)
+        examples = augment_batch(plain, indices, self._augmentation, seed, epoch, self._examples)
         unaltered = {id(item.labelled): item for item in items}
         altered = [example for example in examples if id(example) not in unaltered]
         prepared = iter(self._prepare_altered(altered) if altered else ())
@@ -298,7 +298,7 @@ class RagData(lightning.LightningDataModule):
             targets=Targets(*map(move, batch.targets)),
             pairs=EvidencePairs(*map(move, batch.pairs)),
             opposites=move(batch.opposites),
-            truths={name: move(each) for name, each in batch.truths.items()},
+            truths={name: move(truth) for name, truth in batch.truths.items()},
         )
 
 
@@ -309,10 +309,10 @@ def _is_labelled(item: Item) -> dict[str, bool]:
     verdict = targets.adherent >= 0 and targets.token_supported.size > 0
     relevance = (targets.relevant >= 0).any() or labels.relevance is not None
     utilization = (targets.utilized >= 0).any() or labels.utilization is not None
-    found = {"support": tokens or verdict, "relevance": relevance, "utilization": utilization}
-    found["evidence"] = any(one.contexts for one in labels.evidence or ())
-    found["teacher"] = True  # a teacher has targets for every example
-    return {head: bool(known) for head, known in found.items()}
+    has_labels = {"support": tokens or verdict, "relevance": relevance, "utilization": utilization}
+    has_labels["evidence"] = any(evidence.contexts for evidence in labels.evidence or ())
+    has_labels["teacher"] = True  # a teacher has targets for every example
+    return {head: bool(known) for head, known in has_labels.items()}
 
 
 def count_labelled(items: Iterable[Item]) -> Counter[str]:

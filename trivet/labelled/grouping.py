@@ -164,13 +164,13 @@ def drop_leaks(
     questions = _questions(test) - generic
     reasons: dict[tuple[str, str], int] = {}  # the lowest number of each group: the first reason
     for row in rows:
-        place = row.source, row.group
-        if place in known:
-            reasons[place] = 0
+        group = row.source, row.group
+        if group in known:
+            reasons[group] = 0
         elif not _passages(row).isdisjoint(passages):
-            reasons[place] = min(reasons.get(place, 1), 1)
+            reasons[group] = min(reasons.get(group, 1), 1)
         elif _question(row) in questions:
-            reasons.setdefault(place, 2)
+            reasons.setdefault(group, 2)
     kept = [row for row in rows if (row.source, row.group) not in reasons]
     counts = [list(reasons.values()).count(reason) for reason in range(3)]
     return kept, Leaks(len(rows) - len(kept), *counts)

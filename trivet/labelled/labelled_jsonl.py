@@ -55,8 +55,8 @@ def read_pairs(path: Path) -> tuple[list[tuple[dict[str, Any], LabelledExample]]
     lines = ((f"line {number}", row) for number, row in read_json_lines(path))
     written: list[dict[str, Any]] = []
 
-    def read(row: dict[str, Any], place: str) -> LabelledExample:
-        example = parse_row(row, path.name.split(".", 1)[0], place, report)
+    def read(row: dict[str, Any], location: str) -> LabelledExample:
+        example = parse_row(row, path.name.split(".", 1)[0], location, report)
         written.append(row)
         return example
 
@@ -69,15 +69,15 @@ def to_row(labelled: LabelledExample) -> dict[str, Any]:
     example, labels = labelled.example, labelled.labels
     known: dict[str, Any] = {}
     for name in ("unsupported", "contradicted"):
-        if (own := getattr(labels, name)) is not None:
-            known[name] = [[span.start, span.end] for span in own]
+        if (response_spans := getattr(labels, name)) is not None:
+            known[name] = [[span.start, span.end] for span in response_spans]
     for name in ("relevant", "utilized"):
         if (spans := getattr(labels, name)) is not None:
             known[name] = _lists(spans)
     if labels.evidence is not None:
         known["evidence"] = [
-            {"response": [one.response.start, one.response.end], "contexts": _lists(one.contexts)}
-            for one in labels.evidence
+            {"response": [e.response.start, e.response.end], "contexts": _lists(e.contexts)}
+            for e in labels.evidence
         ]
     for name in ("adherent", "relevance", "utilization", "completeness"):
         if (value := getattr(labels, name)) is not None:
@@ -102,11 +102,11 @@ def _lists(spans: Iterable[ContextSpan]) -> list[list[int]]:
 
 
 def parse_row(
-    row: Mapping[str, Any], default_source: str, place: str, report: SourceReport
+    row: Mapping[str, Any], default_source: str, location: str, report: SourceReport
 ) -> LabelledExample:
     """Return the example of a row; ``RowError`` if it cannot be trusted.
 
-    ``place`` is that of the row, for the report and for the name of a row without ``id``.
+    ``location`` is that of the row, for the report and for the name of a row without ``id``.
     """
     contexts = row.get("contexts")
     if not isinstance(contexts, list) or not all(isinstance(text, str) for text in contexts):
@@ -120,10 +120,10 @@ def parse_row(
 
     group = _optional(row, "group", str)
     if not group:
-        report.note("no group: a digest of the contexts is used", place)
+        report.note("no group: a digest of the contexts is used", location)
         group = digest(*contexts)
     source = _optional(row, "source", str) or default_source
-    name = str(row["id"]) if row.get("id") is not None else place.replace("line ", f"{source}-")
+    name = str(row["id"]) if row.get("id") is not None else location.replace("line ", f"{source}-")
     weight = _number(row, "weight")
     labels = _labels(_optional(row, "labels", dict) or {}, tuple(contexts), response)
     if labels.adherent is False and labels.unsupported is None and labels.contradicted is None:
@@ -131,7 +131,7 @@ def parse_row(
         labels = replace(labels, contradicted=known.get(str(row.get("relation"))))
     return LabelledExample(
         example=RagExample(question, tuple(contexts), response, name),
-        labels=_merged(labels, place, report),
+        labels=_merged(labels, location, report),
         source=source,
         group=group,
         generator=_optional(row, "generator", str),
@@ -158,28 +158,28 @@ def _labels(row: Mapping[str, Any], contexts: tuple[str, ...], response: str) ->
         relevant=context_spans_of(row.get("relevant"), contexts, "relevant"),
         utilized=context_spans_of(row.get("utilized"), contexts, "utilized"),
         evidence=_evidence(row.get("evidence"), contexts, response),
-        relevance=_number(row, "relevance", most=1),
-        utilization=_number(row, "utilization", most=1),
-        completeness=_number(row, "completeness", most=1),
+        relevance=_number(row, "relevance", max_value=1),
+        utilization=_number(row, "utilization", max_value=1),
+        completeness=_number(row, "completeness", max_value=1),
     )
 
 
-def _merged(labels: Labels, place: str, report: SourceReport) -> Labels:
+def _merged(labels: Labels, location: str, report: SourceReport) -> Labels:
     """Merge overlapping spans, so that a character counts once, and note them in the report."""
     parts: dict[str, Any] = {}
     if labels.unsupported is not None:
         parts["unsupported"] = merge_overlapping(labels.unsupported)
         supported = [evidence.response for evidence in labels.evidence or ()]
         pairs = itertools.product(supported, labels.unsupported)
-        overlapping = sum(one.start < other.end and other.start < one.end for one, other in pairs)
-        report.note("evidence for an unsupported span is ignored", place, overlapping)
+        overlapping = sum(a.start < b.end and b.start < a.end for a, b in pairs)
+        report.note("evidence for an unsupported span is ignored", location, overlapping)
     for name in ("relevant", "utilized"):
         spans = getattr(labels, name)
         if spans is not None:
             parts[name] = merge_overlapping_contexts(spans)
     for name, merged in parts.items():
         gone = len(getattr(labels, name)) - len(merged)
-        report.note(f"overlapping {name} spans were merged", place, gone)
+        report.note(f"overlapping {name} spans were merged", location, gone)
     return replace(labels, **parts)
 
 
@@ -208,14 +208,14 @@ def _optional(row: Mapping[str, Any], key: str, kind: type[_Kind]) -> _Kind | No
     return value
 
 
-def _number(row: Mapping[str, Any], key: str, most: float = math.inf) -> float | None:
+def _number(row: Mapping[str, Any], key: str, max_value: float = math.inf) -> float | None:
     value = row.get(key)
     if value is None:
         return None
     if type(value) not in (int, float) or not math.isfinite(value):
         raise RowError(f"{key} is not a finite number")
-    if not 0.0 <= value <= most:
-        raise RowError(f"{key} lies outside [0, 1]" if most == 1 else f"{key} is negative")
+    if not 0.0 <= value <= max_value:
+        raise RowError(f"{key} lies outside [0, 1]" if max_value == 1 else f"{key} is negative")
     return float(value)
 
 
@@ -238,7 +238,7 @@ def context_spans_of(
 def merge_overlapping(spans: Sequence[Span]) -> tuple[Span, ...]:
     """Sort spans and merge those that share characters; adjacent spans stay separate."""
     merged: list[Span] = []
-    for span in sorted(spans, key=lambda one: (one.start, one.end)):
+    for span in sorted(spans, key=lambda span: (span.start, span.end)):
         if merged and span.start < merged[-1].end:
             merged[-1] = Span(merged[-1].start, max(merged[-1].end, span.end))
         else:
@@ -250,8 +250,8 @@ def merge_overlapping_contexts(spans: Sequence[ContextSpan]) -> tuple[ContextSpa
     """Sort and merge the spans of each context."""
     merged: list[ContextSpan] = []
     for context in sorted({span.context for span in spans}):
-        own = [Span(one.start, one.end) for one in spans if one.context == context]
-        merged += [ContextSpan(context, one.start, one.end) for one in merge_overlapping(own)]
+        inside = [Span(span.start, span.end) for span in spans if span.context == context]
+        merged += [ContextSpan(context, span.start, span.end) for span in merge_overlapping(inside)]
     return tuple(merged)
 
 
@@ -268,8 +268,8 @@ def _checked(
             raise RowError(f"{what} holds something that is not {length} whole numbers")
         context, start, end = item if length == 3 else (0, *item)
         if not 0 <= context < len(texts):
-            place = f"context {context} of {len(texts)}, counted from 0"
-            raise RowError(f"{what} names a context that is not there", place)
+            detail = f"context {context} of {len(texts)}, counted from 0"
+            raise RowError(f"{what} names a context that is not there", detail)
         size = len(texts[context])
         if not 0 <= start <= end <= size:
             raise RowError(f"{what} leaves its text", f"[{start}, {end}) of {size} characters")

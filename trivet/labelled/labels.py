@@ -98,7 +98,7 @@ def evidence_labels(labelled: LabelledExample, tokenized: TokenizedExample) -> I
     1 where it is labelled evidence of the response sentence, 0 where other sentences are, and
     unknown (-1) for all pairs of a response sentence without named evidence.
     """
-    found = np.full(
+    pair_labels = np.full(
         (len(tokenized.response_sentence_spans), len(tokenized.context_sentence_spans)),
         UNKNOWN,
         dtype=np.int64,
@@ -108,9 +108,9 @@ def evidence_labels(labelled: LabelledExample, tokenized: TokenizedExample) -> I
         sources = np.unique(tokenized.context_sentence[marks == 1])
         inside = mark_tokens(tokenized.response.offsets, [evidence.response])
         for number in np.unique(tokenized.response_sentence[inside]) if len(sources) else ():
-            found[number] = np.maximum(found[number], 0)
-            found[number, sources] = 1
-    return found
+            pair_labels[number] = np.maximum(pair_labels[number], 0)
+            pair_labels[number, sources] = 1
+    return pair_labels
 
 
 def collate_labels(targets: Sequence[Targets], shape: tuple[int, int, int, int]) -> Targets:
@@ -145,8 +145,8 @@ def _rows_that_show(
     if not spans:
         return np.ones(len(layout.rows), dtype=np.bool_)
     marks = _mark_contexts(spans, tokenized)
-    most = max(1, int(marks.sum()))
-    return np.array([marks[shown].sum() == most for shown in layout.row_context])
+    total = max(1, int(marks.sum()))
+    return np.array([marks[shown].sum() == total for shown in layout.row_context])
 
 
 def _mark_contexts(spans: Sequence[ContextSpan] | None, tokenized: TokenizedExample) -> IntArray:
@@ -156,8 +156,8 @@ def _mark_contexts(spans: Sequence[ContextSpan] | None, tokenized: TokenizedExam
     for span in spans or ():
         read[tokenized.first_copy[span.context]].append(Span(span.start, span.end))
     for number, inside in read.items():
-        own = tokenized.context_index == number
-        marks[own] = mark_tokens(tokenized.context.offsets[own], inside)
+        in_context = tokenized.context_index == number
+        marks[in_context] = mark_tokens(tokenized.context.offsets[in_context], inside)
     return marks
 
 
@@ -186,8 +186,8 @@ def collate_pairs(
         for b, layout in enumerate(layouts)
         for row in range(len(layout.rows))
     ]
-    shown = [one for _, one in rows if one is not None]
-    answered, read = (max(1, *(len(one[part]) for one in shown)) for part in (0, 2))
+    shown = [sentences for _, sentences in rows if sentences is not None]
+    answered, read = (max(1, *(len(sentences[part]) for sentences in shown)) for part in (0, 2))
     pairs = EvidencePairs(
         response_pool=np.zeros((len(rows), answered, width), dtype=np.float32),
         context_pool=np.zeros((len(rows), read, width), dtype=np.float32),
@@ -195,14 +195,14 @@ def collate_pairs(
         share=np.zeros((len(rows), answered, read), dtype=np.float32),
         example=np.array([b for b, _ in rows]),
     )
-    for n, (b, one) in enumerate(rows):
-        if one is not None:
-            s, x = len(one.response), len(one.context)
-            own = labels[b][np.ix_(one.response, one.context)]
-            pairs.response_pool[n, :s] = one.response_pool
-            pairs.context_pool[n, :x] = one.context_pool
-            pairs.supports[n, :s, :x] = own == 1
-            pairs.share[n, :s, :x] = own >= 0
+    for n, (b, sentences) in enumerate(rows):
+        if sentences is not None:
+            s, x = len(sentences.response), len(sentences.context)
+            pair_labels = labels[b][np.ix_(sentences.response, sentences.context)]
+            pairs.response_pool[n, :s] = sentences.response_pool
+            pairs.context_pool[n, :x] = sentences.context_pool
+            pairs.supports[n, :s, :x] = pair_labels == 1
+            pairs.share[n, :s, :x] = pair_labels >= 0
     totals = np.bincount(pairs.example, pairs.share.sum(axis=(1, 2)), minlength=len(layouts))
     pairs.share[:] /= np.maximum(totals, 1)[pairs.example, None, None]
     return pairs

@@ -92,14 +92,14 @@ def read_plain(
     readings: Counter[tuple[str, bool]] = Counter()
     unreadable = 0
 
-    def to_labelled(number: int, place: str) -> LabelledExample:
+    def to_labelled(number: int, location: str) -> LabelledExample:
         nonlocal unreadable
         value, example = labels[number], read[number].example
         if value is None:
             raise RowError(f"no label in column {column!r}")
         if isinstance(example, FailedEvaluation):
             unreadable += 1
-            raise RowError(example.code, example.message.removeprefix(f"{place}: "))
+            raise RowError(example.code, example.message.removeprefix(f"{location}: "))
         if not example.response.strip():
             raise RowError("no response to judge")
         supported = bool(read_label(value, column))
@@ -156,8 +156,8 @@ def _find_column(cells: Sequence[_Row], label: str | None, source: str) -> str:
             f"{source}: column {present[0]!r} is empty in all {len(cells)} rows; write {_FORMS} "
             "into it, or name another column with --label COLUMN"
         )
-    found = dict.fromkeys(name for row in cells for name in row)
-    shown = ", ".join(name[:_SHOWN_LETTERS] for name in list(found)[:_SHOWN_COLUMNS]) or "none"
+    columns = dict.fromkeys(name for row in cells for name in row)
+    shown = ", ".join(name[:_SHOWN_LETTERS] for name in list(columns)[:_SHOWN_COLUMNS]) or "none"
     if label is None and any(isinstance(_cell(row, "labels"), Mapping) for row in cells):
         raise DataError(
             f"{source}: the labels are spans, not one for each answer; use --data jsonl:{source}"
@@ -171,8 +171,8 @@ def _find_column(cells: Sequence[_Row], label: str | None, source: str) -> str:
 def _check_labels(labels: Sequence[Any], places: Sequence[str], column: str, source: str) -> None:
     """Refuse labels that are neither, all at once."""
     bad = [
-        f"{place} has {str(value)[:_SHOWN_LETTERS]!r}"
-        for value, place in zip(labels, places, strict=True)
+        f"{location} has {str(value)[:_SHOWN_LETTERS]!r}"
+        for value, location in zip(labels, places, strict=True)
         if value is not None and read_label(value, column) is None
     ]
     if bad:

@@ -69,7 +69,7 @@ class PreparedRows(Sequence[Item]):
     def __getitem__(self, index: slice) -> list[Item]: ...
     def __getitem__(self, index: int | slice) -> Item | list[Item]:
         if isinstance(index, slice):
-            return [self[each] for each in range(*index.indices(len(self)))]
+            return [self[number] for number in range(*index.indices(len(self)))]
         labelled = self.examples[index]
         arrays = load(self._rows[index].as_buffer().to_pybytes())
         stored = {"example": labelled.example, "values": (), "context_values": NO_CONTEXTS}
@@ -176,13 +176,13 @@ def _key(
     use_evidence: bool,
     retriever: Retriever | None,
 ) -> str:
-    found = hashlib.sha256(_code().encode())
+    digest = hashlib.sha256(_code().encode())
     cosines = None if retriever is None else retriever.fingerprint()
-    found.update(json.dumps([asdict(settings), use_evidence, cosines]).encode())
-    found.update(tokenizer.to_json().encode())
+    digest.update(json.dumps([asdict(settings), use_evidence, cosines]).encode())
+    digest.update(tokenizer.to_json().encode())
     for example in examples:
-        found.update(repr(example).encode("utf-8", "surrogatepass"))
-    return found.hexdigest()[:32]
+        digest.update(repr(example).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()[:32]
 
 
 @lru_cache
@@ -204,7 +204,7 @@ def _smallest(array: AnyArray) -> AnyArray:
 def _flatten(name: str, value: Any) -> dict[str, AnyArray]:
     """Return the arrays of a value by dotted names; ragged ones are joined, with their lengths."""
     if is_dataclass(value):
-        names = [each.name for each in fields(value) if each.name not in _FROM_SOURCE]
+        names = [field.name for field in fields(value) if field.name not in _FROM_SOURCE]
     elif hasattr(value, "_fields"):
         names = value._fields
     elif not isinstance(value, tuple):
@@ -212,19 +212,19 @@ def _flatten(name: str, value: Any) -> dict[str, AnyArray]:
     elif value and isinstance(value[0], str):
         return {name: np.frombuffer("\n".join(value).encode(), dtype=np.uint8)}
     elif value and isinstance(value[0], np.ndarray):
-        lengths = np.asarray([len(each) for each in value])
+        lengths = np.asarray([len(array) for array in value])
         return {name: np.concatenate(value), f"{name}.lengths": lengths}
     else:
-        return {name: np.asarray([astuple(each) for each in value], dtype=np.int64)}
-    parts = (_flatten(f"{name}.{each}", getattr(value, each)) for each in names)
+        return {name: np.asarray([astuple(item) for item in value], dtype=np.int64)}
+    parts = (_flatten(f"{name}.{field}", getattr(value, field)) for field in names)
     return {key: array for part in parts for key, array in part.items()}
 
 
-def _decode(kind: Any, arrays: dict[str, AnyArray], given: dict[str, Any], name: str = "") -> Any:
-    """Return the value of a type from its arrays, with ``given`` parts; reverses ``_flatten``."""
+def _decode(kind: Any, arrays: dict[str, AnyArray], known: dict[str, Any], name: str = "") -> Any:
+    """Return the value of a type from its arrays, with ``known`` parts; reverses ``_flatten``."""
     if is_dataclass(kind) or hasattr(kind, "_fields"):
         parts = {
-            part: given[part] if part in given else _decode(hint, arrays, given, f"{name}.{part}")
+            part: known[part] if part in known else _decode(hint, arrays, known, f"{name}.{part}")
             for part, hint in _hints(kind).items()
         }
         return kind(**parts)

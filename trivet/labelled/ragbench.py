@@ -98,12 +98,12 @@ def _document_texts(row: PublishedRow) -> Sequence[str]:
 
 
 def _labelled(
-    grouped: tuple[PublishedRow, str], place: str, report: SourceReport
+    grouped: tuple[PublishedRow, str], location: str, report: SourceReport
 ) -> LabelledExample:
     row, group = grouped
     values = row.values
     documents = [_join(pairs) for pairs in values.get("documents_sentences") or ()]
-    report.note("documents without a sentence", place, sum(not item.text for item in documents))
+    report.note("documents without a sentence", location, sum(not item.text for item in documents))
     documents = [item for item in documents if item.text]
     response = _join(values.get("response_sentences"))
     if not documents:
@@ -125,14 +125,14 @@ def _labelled(
             contexts=tuple(item.text for item in documents),
             response=response.text,
             # The sets with two generators give both rows the same id.
-            id=f"{place}/{generator}" if generator else place,
+            id=f"{location}/{generator}" if generator else location,
             context_sentences=tuple(tuple(item.spans.values()) for item in documents),
             response_sentences=tuple(response.spans.values()),
         ),
-        labels=read_labels(values, context_spans, response.spans, place, report),
+        labels=read_labels(values, context_spans, response.spans, location, report),
         source=f"ragbench/{row.part}",
         group=group,
         generator=generator,
         split=row.split,
-        published=read_published_scores(values, place, report),
+        published=read_published_scores(values, location, report),
     )

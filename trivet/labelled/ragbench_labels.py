@@ -29,7 +29,7 @@ def read_labels(
     values: Mapping[str, Any],
     contexts: Mapping[str, ContextSpan],
     response: Mapping[str, Span],
-    place: str,
+    location: str,
     report: SourceReport,
 ) -> Labels:
     """Turn the keys of one row into labels, given the spans of its sentences by key, in order."""
@@ -37,7 +37,7 @@ def read_labels(
     def score(column: str) -> float | None:
         value = values.get(column)
         if value is not None and not (math.isfinite(value) and 0.0 <= value <= 1.0):
-            report.note(f"{column} lies outside [0, 1]", place)
+            report.note(f"{column} lies outside [0, 1]", location)
             return None
         return None if value is None else float(value)
 
@@ -48,12 +48,12 @@ def read_labels(
         named = None
         if values.get(column) is not None:
             keys = {bare_key(key) for key in values[column]}
-            report.note(f"{column} names no sentence", place, len(keys - contexts.keys()))
+            report.note(f"{column} names no sentence", location, len(keys - contexts.keys()))
             named = tuple(span for key, span in contexts.items() if key in keys)
         spans[adjective], scores[name] = named, (value := score(f"{name}_score"))
         if value is not None and named is not None:
             differs = abs(value - len(named) / len(contexts)) > _SCORE_TOLERANCE
-            report.note(f"{name}_score is not the share of the sentences named", place, differs)
+            report.note(f"{name}_score is not the share of the sentences named", location, differs)
 
     unsupported_keys = values.get("unsupported_response_sentence_keys")
     unsupported: tuple[Span, ...] | None = None
@@ -62,10 +62,10 @@ def read_labels(
         if keys <= response.keys():
             unsupported = tuple(span for key, span in response.items() if key in keys)
         else:
-            report.note("unsupported is unknown: a key names no sentence", place)
+            report.note("unsupported is unknown: a key names no sentence", location)
     adherent = values.get("adherence_score")
     if adherent is not None and unsupported is not None and adherent == bool(unsupported):
-        report.note("unsupported is unknown: it contradicts adherence_score", place)
+        report.note("unsupported is unknown: it contradicts adherence_score", location)
         unsupported = None
     if adherent is None and unsupported is not None:
         adherent = not unsupported
@@ -74,7 +74,7 @@ def read_labels(
         adherent=None if adherent is None else bool(adherent),
         relevant=spans["relevant"],
         utilized=spans["utilized"],
-        evidence=_evidence(values, contexts, response, place, report),
+        evidence=_evidence(values, contexts, response, location, report),
         relevance=scores["relevance"],
         utilization=scores["utilization"],
         completeness=score("completeness_score"),
@@ -90,7 +90,7 @@ def _evidence(
     values: Mapping[str, Any],
     contexts: Mapping[str, ContextSpan],
     response: Mapping[str, Span],
-    place: str,
+    location: str,
     report: SourceReport,
 ) -> tuple[Evidence, ...] | None:
     information = values.get("sentence_support_information")
@@ -101,19 +101,19 @@ def _evidence(
     for item in information:
         key = bare_key(item.get("response_sentence_key") or "")
         if key not in response:
-            report.note("support is given for no sentence of the response", place)
+            report.note("support is given for no sentence of the response", location)
             continue
         if key in unsupported:
             continue
         names = {bare_key(name) for name in item.get("supporting_sentence_keys") or ()}
         unknown = names - contexts.keys()
         words = {name for name in unknown if _SUPPORT_WORD.fullmatch(name)}
-        report.note("a supporting key names no sentence", place, len(unknown - words))
+        report.note("a supporting key names no sentence", location, len(unknown - words))
         where = tuple(span for name, span in contexts.items() if name in names)
         if where or words:
             evidence[key] = Evidence(response[key], where)
         else:
-            report.note("a supported sentence has no support named", place)
+            report.note("a supported sentence has no support named", location)
     return tuple(evidence[key] for key in response if key in evidence)
 
 
@@ -127,7 +127,7 @@ COLUMNS = tuple(column for columns in JUDGES.values() for column in columns if c
 
 
 def read_published_scores(
-    values: Mapping[str, Any], place: str, report: SourceReport
+    values: Mapping[str, Any], location: str, report: SourceReport
 ) -> tuple[PublishedScores, ...]:
     """Return the scores of each judge that has one for a row; a score outside [0, 1] is unknown."""
 
@@ -136,11 +136,11 @@ def read_published_scores(
         if value is None or math.isnan(value):
             return None
         if not 0 <= value <= 1:
-            report.note(f"{column} lies outside [0, 1]", place)
+            report.note(f"{column} lies outside [0, 1]", location)
             return None
         return float(value)
 
-    found = (PublishedScores(judge, *map(score, columns)) for judge, columns in JUDGES.items())
+    published = (PublishedScores(judge, *map(score, columns)) for judge, columns in JUDGES.items())
     return tuple(
-        one for one in found if (one.faithfulness, one.relevance, one.utilization) != (None,) * 3
+        s for s in published if (s.faithfulness, s.relevance, s.utilization) != (None,) * 3
     )

@@ -95,13 +95,13 @@ def split_passages(text: str) -> tuple[str, ...]:
 def _read_sources(path: Path, report: SourceReport) -> dict[str, _SourceTexts]:
     sources = {}
     for number, row in read_json_lines(path):
-        place = f"{path.name} line {number}"
+        location = f"{path.name} line {number}"
         if isinstance(row, RowError):
-            report.note(f"source unreadable: {row}", place)
+            report.note(f"source unreadable: {row}", location)
             continue
         texts = _texts(row)
         if texts is None:
-            report.note("source of an unknown format", place)
+            report.note("source of an unknown format", location)
         else:
             sources[str(row.get("source_id"))] = texts
     return sources
@@ -133,7 +133,7 @@ def _texts(row: dict[str, Any]) -> _SourceTexts | None:
 
 
 def _labelled(
-    row: dict[str, Any], place: str, sources: dict[str, _SourceTexts], report: SourceReport
+    row: dict[str, Any], location: str, sources: dict[str, _SourceTexts], report: SourceReport
 ) -> LabelledExample:
     if (quality := row.get("quality")) != "good":
         raise RowError(f"quality is {quality}")
@@ -148,16 +148,16 @@ def _labelled(
         raise RowError("labels is not a list of objects")
     for label in labels:
         _check_text(label, response)
-        report.note("spans marked implicit_true", place, int(label.get("implicit_true") is True))
+        report.note("spans marked implicit_true", location, int(label.get("implicit_true") is True))
     offsets = [[label.get("start"), label.get("end")] for label in labels]
     spans = spans_of(offsets, response, "a label") or ()
     unsupported = merge_overlapping(spans)
     kinds = [str(label.get("label_type")) for label in labels]
     conflicts = [span for span, kind in zip(spans, kinds, strict=True) if "Conflict" in kind]
     known = all("Conflict" in kind or "Baseless" in kind for kind in kinds)
-    report.note("overlapping spans were merged", place, len(spans) - len(unsupported))
+    report.note("overlapping spans were merged", location, len(spans) - len(unsupported))
     return LabelledExample(
-        example=RagExample(texts.question, texts.contexts, response, str(row.get("id", place))),
+        example=RagExample(texts.question, texts.contexts, response, str(row.get("id", location))),
         labels=Labels(
             unsupported=unsupported,
             adherent=not unsupported,

@@ -50,17 +50,17 @@ class SourceReport:
     def total(cls, reports: Iterable[SourceReport]) -> SourceReport:
         """Return the counts of several sources together."""
         whole = cls("")
-        for one in reports:
-            whole.source = f"{whole.source}, {one.source}" if whole.source else one.source
-            whole.rows += one.rows
-            whole.kept += one.kept
-            whole.outside_split += one.outside_split
-            for counts, more in ((whole.dropped, one.dropped), (whole.noted, one.noted)):
+        for report in reports:
+            whole.source = f"{whole.source}, {report.source}" if whole.source else report.source
+            whole.rows += report.rows
+            whole.kept += report.kept
+            whole.outside_split += report.outside_split
+            for counts, more in ((whole.dropped, report.dropped), (whole.noted, report.noted)):
                 for reason, count in more.items():
                     counts[reason] = counts.get(reason, 0) + count
-            for reason, places in one.places.items():
-                for place in places:
-                    whole._remember(reason, place)
+            for reason, places in report.places.items():
+                for location in places:
+                    whole._remember(reason, location)
         return whole
 
     def collect(
@@ -68,28 +68,28 @@ class SourceReport:
     ) -> list[LabelledExample]:
         """Read rows, given with their places; count those kept and those dropped."""
         examples = []
-        for place, row in rows:
+        for location, row in rows:
             self.rows += 1
             try:
                 if isinstance(row, RowError):
                     raise row
-                examples.append(read(row, place))
+                examples.append(read(row, location))
             except RowError as error:
-                self.drop(error, place)
+                self.drop(error, location)
         self.kept += len(examples)
         return examples
 
-    def drop(self, error: RowError, place: str) -> None:
+    def drop(self, error: RowError, location: str) -> None:
         """Count one row that is left out, and remember its place."""
         reason = str(error)
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
-        self._remember(reason, f"{place}: {error.detail}" if error.detail else place)
+        self._remember(reason, f"{location}: {error.detail}" if error.detail else location)
 
-    def note(self, kind: str, place: str, count: int = 1) -> None:
+    def note(self, kind: str, location: str, count: int = 1) -> None:
         """Count ``count`` oddities inside a row that is kept."""
         if count:
             self.noted[kind] = self.noted.get(kind, 0) + count
-            self._remember(kind, place)
+            self._remember(kind, location)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain dictionaries, lists, numbers and strings."""
@@ -105,14 +105,14 @@ class SourceReport:
             *(self.describe(self.dropped), self.describe(self.noted)),
         )
 
-    def _remember(self, reason: str, place: str) -> None:
+    def _remember(self, reason: str, location: str) -> None:
         places = self.places.setdefault(reason, [])
         if len(places) < EXAMPLES_KEPT:
-            places.append(place)
+            places.append(location)
 
     def describe(self, counts: dict[str, int]) -> str:
         """Describe ``dropped`` or ``noted``, with the first places of each reason."""
-        each = [
+        phrases = [
             f"{n} x {why} (first at {', '.join(self.places[why])})" for why, n in counts.items()
         ]
-        return "; ".join(each) or "nothing"
+        return "; ".join(phrases) or "nothing"

@@ -53,8 +53,8 @@ def check_source(spec: str) -> None:
     Raises:
         DataError: The kind is unknown, or there is no such file, nor such a folder or name.
     """
-    whole, _, own = spec.rpartition("@")
-    kind, where = _parts(whole if own in OWN_SPLITS else spec)
+    whole, _, own_split = spec.rpartition("@")
+    kind, where = _parts(whole if own_split in OWN_SPLITS else spec)
     if kind not in ("jsonl", "sheet"):
         check_published(where, [kind])
     elif not Path(where).is_file():
@@ -92,9 +92,9 @@ def load_source(
             used; it has no such split, or no labels in it; or a split is requested and the file
             puts one group into two splits.
     """
-    whole, _, own = spec.rpartition("@")
-    if own in OWN_SPLITS:
-        spec, split = whole, own
+    whole, _, own_split = spec.rpartition("@")
+    if own_split in OWN_SPLITS:
+        spec, split = whole, own_split
     kind, where = _parts(spec)
     examples, report = _READERS[kind](where)
     if report.rows and not examples:

@@ -79,24 +79,24 @@ def read_verdict_set(kind: str, name: str) -> tuple[list[LabelledExample], Sourc
                     f"{kind}:{name} has no column {', '.join(missing)}; a row of "
                     f"{columns.hub_name} has {', '.join(columns.required)}"
                 )
-            given = row.values.get("id")
-            yield f"{kind}/{row.split}/{number}" if given is None else str(given), row
+            row_id = row.values.get("id")
+            yield f"{kind}/{row.split}/{number}" if row_id is None else str(row_id), row
 
     return report.collect(named_rows(), partial(_labelled, kind=kind, columns=columns)), report
 
 
-def _labelled(row: PublishedRow, place: str, kind: str, columns: VerdictSet) -> LabelledExample:
+def _labelled(row: PublishedRow, location: str, kind: str, columns: VerdictSet) -> LabelledExample:
     passage, response = _text(row, columns.context), _text(row, columns.response)
-    said = row.values[columns.verdict]
-    key = said.strip().upper() if isinstance(said, str) else said
+    verdict = row.values[columns.verdict]
+    key = verdict.strip().upper() if isinstance(verdict, str) else verdict
     supported = columns.verdicts.get(key) if isinstance(key, str | int | float) else None
     if supported is None:
         reason = f"{columns.verdict} is neither {' nor '.join(map(str, columns.verdicts))}"
-        raise RowError(reason, repr(said))
+        raise RowError(reason, repr(verdict))
     question = row.values[columns.question]
     asked = "" if question is None else _text(row, columns.question)
     return LabelledExample(
-        example=RagExample(asked, (passage,), response, place),
+        example=RagExample(asked, (passage,), response, location),
         labels=Labels(adherent=supported),
         source=f"{kind}/{_text(row, columns.part).strip()}" if columns.part else kind,
         group=f"{kind}/{digest(passage.strip())}",

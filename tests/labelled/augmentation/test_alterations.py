@@ -56,16 +56,16 @@ def truth(example: RagExample) -> Labels:
     """Read every label off the texts."""
     places = stated(example.contexts)
     here = {fact for _, fact in places}
-    said = [(span, facts(written(example.response, span))) for span in sentences(example.response)]
-    unsupported = tuple(span for span, named in said if named and not named & here)
+    told = [(span, facts(written(example.response, span))) for span in sentences(example.response)]
+    unsupported = tuple(span for span, named in told if named and not named & here)
     return Labels(
         unsupported=unsupported,
         adherent=not unsupported,
         relevant=tuple(span for span, fact in places if fact in facts(example.question)),
         utilized=tuple(span for span, fact in places if fact in facts(example.response)),
         evidence=tuple(
-            Evidence(span, tuple(place for place, fact in places if fact in named))
-            for span, named in said
+            Evidence(span, tuple(source for source, fact in places if fact in named))
+            for span, named in told
             if not named or named & here
         ),
         contradicted=(),  # what is made up is not mentioned
@@ -86,7 +86,7 @@ def rows(draw: st.DrawFn, first: int = 10, group: str = "own") -> LabelledExampl
     known = st.integers(first, first + sum(counts) - 1)
     named = st.lists(known, min_size=1, max_size=3, unique=True)
     says = st.one_of(
-        named.map(lambda each: "It says " + " and ".join(map(str, each)) + "."),
+        named.map(lambda numbers: "It says " + " and ".join(map(str, numbers)) + "."),
         st.integers(first + 40, first + 49).map(lambda made_up: f"It says {made_up}."),
         st.just(GENERAL),
     )
@@ -170,7 +170,7 @@ def check(row: LabelledExample, other_pair: bool) -> None:
 
 
 def characters(spans: Sequence[Span]) -> set[int]:
-    return {place for span in spans for place in range(span.start, span.end)}
+    return {offset for span in spans for offset in range(span.start, span.end)}
 
 
 @settings(max_examples=200)
@@ -198,21 +198,21 @@ TWO = known(
 
 
 @pytest.mark.parametrize(
-    ("dropped", "kept", "found"),
+    ("dropped", "kept", "expected"),
     [
         ("Mark 10 is red.", "Mark 11 is red. Mark 10 is red.", (ContextSpan(0, 16, 31),)),
         ("12", "Founded in 2012.", ()),
     ],
 )
 def test_evidence_is_also_found_in_a_kept_context_but_only_as_whole_words(
-    dropped: str, kept: str, found: tuple[ContextSpan, ...]
+    dropped: str, kept: str, expected: tuple[ContextSpan, ...]
 ) -> None:
-    said, place = Span(0, 11), ContextSpan(0, 0, len(dropped))
-    labels = Labels(unsupported=(), evidence=(Evidence(said, (place,)),))
+    claim, source = Span(0, 11), ContextSpan(0, 0, len(dropped))
+    labels = Labels(unsupported=(), evidence=(Evidence(claim, (source,)),))
     example = RagExample("How many?", (dropped, kept), "It says 12.")
     after = drop_contexts(LabelledExample(example, labels, "made-up", "own"), [1]).labels
-    assert after.evidence == ((Evidence(said, found),) if found else ())
-    assert after.unsupported == (() if found else (said,))
+    assert after.evidence == ((Evidence(claim, expected),) if expected else ())
+    assert after.unsupported == (() if expected else (claim,))
 
 
 def test_unknown_evidence_makes_support_unknown_but_not_what_is_unsupported() -> None:
@@ -241,9 +241,9 @@ def test_an_exchanged_pair_is_unsupported_irrelevant_and_unutilized() -> None:
 
 
 def test_a_prefix_keeps_what_the_evidence_tells_of_it() -> None:
-    one = cut_response(TWO, 1)
-    assert one.example.response == "It says 10."
-    assert one.labels == truth(one.example)
+    first = cut_response(TWO, 1)
+    assert first.example.response == "It says 10."
+    assert first.labels == truth(first.example)
     unnamed = replace(TWO, labels=replace(TWO.labels, evidence=(), utilization=0.5))
     assert cut_response(unnamed, 1).labels.utilized is None
     assert cut_response(unnamed, 1).labels.utilization is None
@@ -264,8 +264,8 @@ def test_quoted_sentences_are_supported_by_themselves() -> None:
     texts = [TWO.example.contexts[span.context][span.start : span.end] for span in quoted]
     assert row.example.response == " ".join(texts)
     assert row.labels.evidence is not None
-    for each, text, span in zip(row.labels.evidence, texts, quoted, strict=True):
-        assert row.example.response[each.response.start : each.response.end] == text
-        assert each.contexts == (span,)
+    for evidence, text, span in zip(row.labels.evidence, texts, quoted, strict=True):
+        assert row.example.response[evidence.response.start : evidence.response.end] == text
+        assert evidence.contexts == (span,)
     assert (row.labels.unsupported, row.labels.adherent) == ((), True)
     assert (row.labels.relevant, row.labels.utilized) == (TWO.labels.relevant, None)

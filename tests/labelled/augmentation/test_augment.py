@@ -49,9 +49,9 @@ def test_each_probability_alters_that_share_of_the_rows(name: str) -> None:
 
 def test_inserted_contexts_come_from_an_unrelated_row() -> None:
     for old, new in zip(ROWS, augmented(Augmentation(insert_contexts=1)), strict=True):
-        own, found = set(old.example.contexts), set(new.example.contexts)
-        assert own < found
-        assert 1 <= len(found - own) <= 3
+        texts_before, texts_after = set(old.example.contexts), set(new.example.contexts)
+        assert texts_before < texts_after
+        assert 1 <= len(texts_after - texts_before) <= 3
     huge = LabelledExample(RagExample("?", ("x" * 9000,), "y"), Labels(adherent=True), "a", "huge")
     (new,) = augment_batch([ROWS[0]], [0], Augmentation(insert_contexts=1), 0, 0, [huge])
     assert new is ROWS[0], "a passage that dwarfs the example would be read in its place"
@@ -81,11 +81,11 @@ def test_the_pair_comes_from_the_batch_and_only_then_from_the_pool() -> None:
 def test_rows_that_may_support_or_answer_each_other_are_related(
     shared: dict[str, Any], labels: Labels | None, related: bool
 ) -> None:
-    own, other = labelled_row(1), labelled_row(2)
-    own, other = (replace(one, labels=labels or one.labels) for one in (own, other))
+    row, other = labelled_row(1), labelled_row(2)
+    row, other = (replace(labelled, labels=labels or labelled.labels) for labelled in (row, other))
     alike = replace(other, example=replace(other.example, **shared))
-    assert are_related(own, alike) is are_related(alike, own) is related
-    assert are_related(own, replace(alike, group=own.group))
+    assert are_related(row, alike) is are_related(alike, row) is related
+    assert are_related(row, replace(alike, group=row.group))
 
 
 def test_nothing_is_taken_from_a_related_row() -> None:
@@ -119,9 +119,9 @@ def marked(labelled: LabelledExample, spans: tuple[ContextSpan, ...] | None) -> 
 
 def test_every_row_gets_passages_of_others_and_keeps_its_own_with_their_marks() -> None:
     for before, after in zip(SHORT, lengthen(SHORT, 7, seed=0), strict=True):
-        own, contexts = before.example.contexts, after.example.contexts
-        assert len(contexts) == len(set(contexts)) == len(own) + 7
-        assert [text for text in contexts if text in own] == list(own)
+        contexts_before, contexts = before.example.contexts, after.example.contexts
+        assert len(contexts) == len(set(contexts)) == len(contexts_before) + 7
+        assert [text for text in contexts if text in contexts_before] == list(contexts_before)
         assert after.example.response == before.example.response
         old, new = before.labels, after.labels
         assert (new.unsupported, new.adherent) == (old.unsupported, old.adherent)

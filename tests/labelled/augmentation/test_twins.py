@@ -43,7 +43,7 @@ def row(**labels: object) -> LabelledExample:
     )
 
 
-def said(response: str, *contexts: str) -> LabelledExample:
+def supported_row(response: str, *contexts: str) -> LabelledExample:
     """A row whose whole response is supported."""
     labels = Labels(unsupported=(), adherent=True)
     return LabelledExample(RagExample("", contexts, response), labels, source="towers", group="1")
@@ -83,8 +83,8 @@ def test_a_wrong_value_is_marked_exactly(kind: str, wrong: list[str] | None) -> 
         assert RESPONSE.startswith(twin.example.response[: span.start])
         assert RESPONSE.endswith(after)
         assert text not in RESPONSE
-        for each in twin.labels.evidence or ():
-            assert each.response.end <= span.start or span.end <= each.response.start
+        for evidence in twin.labels.evidence or ():
+            assert evidence.response.end <= span.start or span.end <= evidence.response.start
 
 
 def test_one_digit_of_a_value_is_changed_to_a_value_that_is_nowhere() -> None:
@@ -115,7 +115,7 @@ def test_one_digit_of_a_value_is_changed_to_a_value_that_is_nowhere() -> None:
 def test_a_wrong_unit_is_of_a_quantity_of_the_contexts_and_makes_none(
     response: str, contexts: list[str], wrong: set[str]
 ) -> None:
-    assert all_marked("unit", said(response, *contexts)) == wrong
+    assert all_marked("unit", supported_row(response, *contexts)) == wrong
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_wrong_unit_is_of_a_quantity_of_the_contexts_and_makes_none(
     ],
 )
 def test_only_what_a_sentence_asserts_is_negated(response: str, wrong: set[str]) -> None:
-    assert all_marked("negation", said(response, "The mill is old.")) == wrong
+    assert all_marked("negation", supported_row(response, "The mill is old.")) == wrong
 
 
 def test_a_right_twin_keeps_its_labels() -> None:
@@ -188,14 +188,14 @@ def test_twins_follow_the_rows_of_their_batch() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_a_foreign_value_is_in_no_context(seed: int) -> None:
     foreign = ("The bridge of Oslo has 71 lamps and was opened on May 4, 1951 by Ann Lee.",)
-    own = " ".join(row().example.contexts)
+    contexts = " ".join(row().example.contexts)
     for kind in ("number", "date", "entity"):
         random = np.random.default_rng(seed)
         if (twin := swap_value(row(), random, kind, foreign)) is not None:
             (span,) = set(twin.labels.unsupported or ()) - set(row().labels.unsupported or ())
             changed = twin.example.response[span.start : span.end]
             assert changed in foreign[0]
-            assert changed not in own
+            assert changed not in contexts
 
 
 SAID = (
@@ -224,25 +224,25 @@ def test_a_wrong_twin_differs_in_its_marked_characters_alone(
     kind: str,
     seed: int,
 ) -> None:
-    starts = [sum(len(one) + 1 for one in response[:place]) for place in range(len(response))]
-    spans = [Span(a, a + len(one)) for a, one in zip(starts, response, strict=True)]
+    starts = [sum(len(text) + 1 for text in response[:index]) for index in range(len(response))]
+    spans = [Span(a, a + len(text)) for a, text in zip(starts, response, strict=True)]
     wrong = tuple(span for span, bad in zip(spans, unsupported, strict=False) if bad)
-    before = said(" ".join(response), *(" ".join(one) for one in contexts))
+    before = supported_row(" ".join(response), *(" ".join(context) for context in contexts))
     labels = Labels(unsupported=wrong, adherent=not wrong)
     twin = TWINS[kind](replace(before, labels=labels), np.random.default_rng(seed))
     if twin is None:
         return
     old, new = before.example.response, twin.example.response
     assert (twin.example.contexts, twin.labels.adherent) == (before.example.contexts, False)
-    found = twin.labels.unsupported or ()
-    assert len(found) == len(wrong) + 1
-    assert all(a.end <= b.start for a, b in itertools.pairwise(found))
+    marked = twin.labels.unsupported or ()
+    assert len(marked) == len(wrong) + 1
+    assert all(a.end <= b.start for a, b in itertools.pairwise(marked))
     # One of the spans is new; what the others mark is what was marked.
     texts = [old[span.start : span.end] for span in wrong]
     changed = next(
-        each
-        for each in found
-        if texts == [new[span.start : span.end] for span in found if span != each]
+        candidate
+        for candidate in marked
+        if texts == [new[span.start : span.end] for span in marked if span != candidate]
     )
     assert old.startswith(new[: changed.start])
     assert old.endswith(new[changed.end :])

@@ -33,9 +33,9 @@ def drop_contexts(labelled: LabelledExample, keep: Sequence[int]) -> LabelledExa
     remaining: list[Evidence] = []
     lost: list[Span] = []
     for evidence in labels.evidence or ():
-        found = _find_again(evidence.contexts, example.contexts, kept)
-        if found or not evidence.contexts:
-            remaining.append(Evidence(evidence.response, found))
+        kept_spans = _find_again(evidence.contexts, example.contexts, kept)
+        if kept_spans or not evidence.contexts:
+            remaining.append(Evidence(evidence.response, kept_spans))
         else:
             lost.append(evidence.response)
     shortened = _with_contexts(labelled, kept)
@@ -93,14 +93,14 @@ def insert_contexts(
     ``sentences`` are those of each passage, if its data has them.
     """
     example = labelled.example
-    given = None
+    spans = None
     if example.context_sentences is not None or sentences is not None:
-        own = example.context_sentences or [split_sentences(text) for text in example.contexts]
+        known = example.context_sentences or [split_sentences(text) for text in example.contexts]
         foreign = sentences or [split_sentences(text) for text in contexts]
-        given = (*own, *foreign)
+        spans = (*known, *foreign)
     longer = replace(
         labelled,
-        example=replace(example, contexts=(*example.contexts, *contexts), context_sentences=given),
+        example=replace(example, contexts=(*example.contexts, *contexts), context_sentences=spans),
         labels=replace(labelled.labels, relevance=None, utilization=None),
     )
     order = np.argsort([*(k + 0.5 for k in range(len(example.contexts))), *places], kind="stable")
@@ -110,12 +110,12 @@ def insert_contexts(
 def _with_contexts(labelled: LabelledExample, order: Sequence[int]) -> LabelledExample:
     """Keep the contexts at ``order``, in that order, and their spans."""
     example, labels = labelled.example, labelled.labels
-    place = {old: new for new, old in enumerate(order)}
+    index = {old: new for new, old in enumerate(order)}
 
     def move(spans: Sequence[ContextSpan] | None) -> tuple[ContextSpan, ...] | None:
         if spans is None:
             return None
-        kept = [replace(span, context=place[s]) for span in spans if (s := span.context) in place]
+        kept = [replace(span, context=index[s]) for span in spans if (s := span.context) in index]
         return tuple(sorted(kept, key=lambda span: (span.context, span.start, span.end)))
 
     evidence = None
@@ -141,11 +141,11 @@ def _find_again(
 
     A span of a dropped context is searched by its whole words: "12" is not in "2012".
     """
-    found: dict[ContextSpan, None] = {}
+    renumbered: dict[ContextSpan, None] = {}
     for span in spans:
         for new, old in enumerate(kept):
             if old == span.context:
-                found[replace(span, context=new)] = None
+                renumbered[replace(span, context=new)] = None
                 break
         else:
             words = contexts[span.context][span.start : span.end].strip()
@@ -153,6 +153,6 @@ def _find_again(
             for new, old in enumerate(kept):
                 match = whole.search(contexts[old]) if words else None
                 if match:
-                    found[ContextSpan(new, *match.span())] = None
+                    renumbered[ContextSpan(new, *match.span())] = None
                     break
-    return tuple(found)
+    return tuple(renumbered)

@@ -23,7 +23,7 @@ def take_pair(labelled: LabelledExample, other: LabelledExample) -> LabelledExam
     """
     asked, theirs = other.example, other.labels
     response = asked.response
-    general = [each.response for each in theirs.evidence or () if not each.contexts]
+    general = [evidence.response for evidence in theirs.evidence or () if not evidence.contexts]
     unclear = subtract_spans(response, general, theirs.unsupported or ())
     unsupported = subtract_spans(response, [Span(0, len(response))], unclear)
     answered = bool(response.strip())
@@ -58,7 +58,7 @@ def quote_contexts(labelled: LabelledExample, quoted: Sequence[ContextSpan]) -> 
     """
     contexts = labelled.example.contexts
     texts = [" ".join(contexts[s.context][s.start : s.end].split()) for s in quoted]
-    starts = [sum(map(len, texts[:place])) + place for place in range(len(texts))]
+    starts = [sum(map(len, texts[:index])) + index for index in range(len(texts))]
     spans = [Span(start, start + len(text)) for start, text in zip(starts, texts, strict=True)]
     evidence = tuple(Evidence(s, (q,)) for s, q in zip(spans, quoted, strict=True))
     return replace(
@@ -103,10 +103,10 @@ def cut_response(labelled: LabelledExample, sentences: int) -> LabelledExample:
     whole = [e for e in labels.evidence or () if not example.response[end : e.response.end].strip()]
     utilized = _utilized_by(response, labels.utilized, whole)
     same = utilized is not None and utilized == labels.utilized
-    given = example.response_sentences and example.response_sentences[:sentences]
+    response_sentences = example.response_sentences and example.response_sentences[:sentences]
     return replace(
         labelled,
-        example=replace(example, response=response, response_sentences=given),
+        example=replace(example, response=response, response_sentences=response_sentences),
         labels=replace(
             labels,
             unsupported=unsupported,
@@ -131,7 +131,7 @@ def append_sentence(
     example, labels = labelled.example, labelled.labels
     before = example.response.rstrip()
     span = Span(len(before) + 1, len(before) + 1 + len(sentence))
-    given = example.response_sentences and (*example.response_sentences, span)
+    spans = example.response_sentences and (*example.response_sentences, span)
     if supported:
         general = Evidence(span, ())
         evidence = None if labels.evidence is None else (*labels.evidence, general)
@@ -146,7 +146,7 @@ def append_sentence(
         )
     return replace(
         labelled,
-        example=replace(example, response=f"{before} {sentence}", response_sentences=given),
+        example=replace(example, response=f"{before} {sentence}", response_sentences=spans),
         labels=labels,
     )
 
@@ -164,14 +164,14 @@ def _utilized_by(
     """Return the spans that a prefix of the response utilizes, or ``None`` if that is unknown."""
     if not utilized:
         return utilized
-    named = [span for each in evidence for span in each.contexts]
+    named = [span for item in evidence for span in item.contexts]
 
     def is_named(span: ContextSpan) -> bool:
         here = [other for other in named if other.context == span.context]
         return any(other.start < span.end and span.start < other.end for other in here)
 
     used = tuple(filter(is_named, utilized))
-    attributed = [each.response for each in evidence]
+    attributed = [item.response for item in evidence]
     unattributed = subtract_spans(prefix, [Span(0, len(prefix))], attributed)
     return None if unattributed and len(used) < len(utilized) else used
 

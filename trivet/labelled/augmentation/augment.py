@@ -149,7 +149,7 @@ def _quote(example: LabelledExample, random: np.random.Generator) -> LabelledExa
     chosen = random.permutation(len(fit))[:count].tolist()
     if not chosen:
         return example
-    return altered_responses.quote_contexts(example, [fit[place] for place in chosen])
+    return altered_responses.quote_contexts(example, [fit[index] for index in chosen])
 
 
 def _insert(
@@ -157,45 +157,45 @@ def _insert(
 ) -> LabelledExample:
     foreign = () if other is None else other.example.contexts
     longest = max(_FOREIGN_CHARACTERS, sum(map(len, example.example.contexts)))
-    fit = [place for place, text in enumerate(foreign) if len(text) <= longest]
+    fit = [index for index, text in enumerate(foreign) if len(text) <= longest]
     if other is None or not fit:
         return example
-    most = min(_MAX_FOREIGN, len(fit))
-    chosen = random.permutation(fit)[: random.integers(1, most + 1)].tolist()
+    max_foreign = min(_MAX_FOREIGN, len(fit))
+    chosen = random.permutation(fit)[: random.integers(1, max_foreign + 1)].tolist()
     places = random.integers(0, len(example.example.contexts) + 1, len(chosen)).tolist()
-    given = other.example.context_sentences
-    sentences = None if given is None else [given[place] for place in chosen]
+    foreign_spans = other.example.context_sentences
+    sentences = None if foreign_spans is None else [foreign_spans[index] for index in chosen]
     return altered_contexts.insert_contexts(
-        example, [foreign[place] for place in chosen], places, sentences
+        example, [foreign[index] for index in chosen], places, sentences
     )
 
 
 def _draw_unrelated(others: Sequence[LabelledExample], draw: _Draw) -> LabelledExample | None:
     """Draw a row unrelated to all that are present, preferably of the same source."""
-    found: LabelledExample | None = None
-    for place in draw.random.integers(0, len(others), _LOOKS).tolist() if others else ():
-        other: LabelledExample = others[place]
+    unrelated: LabelledExample | None = None
+    for index in draw.random.integers(0, len(others), _LOOKS).tolist() if others else ():
+        other: LabelledExample = others[index]
         if any(are_related(other, present) for present in draw.present):
             continue
         if other.source == draw.present[0].source:
-            found = other
+            unrelated = other
             break
-        found = found or other
-    if found is not None:
-        draw.present.append(found)
-    return found
+        unrelated = unrelated or other
+    if unrelated is not None:
+        draw.present.append(unrelated)
+    return unrelated
 
 
-def are_related(one: LabelledExample, other: LabelledExample) -> bool:
+def are_related(labelled: LabelledExample, other: LabelledExample) -> bool:
     """Tell whether the contexts of one example may support or answer texts of the other.
 
     One question may be used for many groups ("Summarize the following"): it relates rows only if
     they have relevance labels.
     """
-    here, there = one.example, other.example
-    has_relevance = one.labels.relevant is not None or other.labels.relevant is not None
+    here, there = labelled.example, other.example
+    has_relevance = labelled.labels.relevant is not None or other.labels.relevant is not None
     return (
-        one.group == other.group
+        labelled.group == other.group
         or not set(here.contexts).isdisjoint(there.contexts)
         or (bool(here.response.strip()) and here.response == there.response)
         or (has_relevance and bool(here.question.strip()) and here.question == there.question)
@@ -216,9 +216,9 @@ def lengthen(rows: Sequence[LabelledExample], passages: int, seed: int) -> list[
     for number, row in enumerate(rows):
         random = np.random.default_rng((seed, number))
         texts: dict[str, tuple[Span, ...] | None] = {}
-        for place in random.permutation(len(rows)).tolist():
-            example = rows[place].example
-            if len(texts) < passages and not are_related(row, rows[place]):
+        for index in random.permutation(len(rows)).tolist():
+            example = rows[index].example
+            if len(texts) < passages and not are_related(row, rows[index]):
                 spans = example.context_sentences or (None,) * len(example.contexts)
                 for text, sentences in zip(example.contexts, spans, strict=True):
                     if len(texts) < passages:

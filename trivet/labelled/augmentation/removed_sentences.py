@@ -28,8 +28,8 @@ def context_sentences(labelled: LabelledExample) -> list[ContextSpan]:
 
 def distinct_words(text: str) -> frozenset[str]:
     """Return the distinct words of a text that have more than three characters or a digit."""
-    found = (word.lower() for word in _WORD.findall(text))
-    return frozenset(w for w in found if len(w) > 3 or any(c.isdigit() for c in w))
+    words = (word.lower() for word in _WORD.findall(text))
+    return frozenset(w for w in words if len(w) > 3 or any(c.isdigit() for c in w))
 
 
 def share_held(part: frozenset[str], whole: frozenset[str]) -> float:
@@ -46,9 +46,9 @@ def remove_evidence(labelled: LabelledExample, response: Span) -> LabelledExampl
     example = labelled.example
     named = [
         span
-        for each in labelled.labels.evidence or ()
-        if each.response.start < response.end and response.start < each.response.end
-        for span in each.contexts
+        for evidence in labelled.labels.evidence or ()
+        if evidence.response.start < response.end and response.start < evidence.response.end
+        for span in evidence.contexts
     ]
     if not named:
         return None
@@ -116,14 +116,14 @@ def remove_sentences(
     remaining: list[Evidence] = []
     lost: list[Span] = []
     partly: list[Span] = []
-    for each in labels.evidence or ():
-        found = move(each.contexts)
-        if each.contexts and not found:
-            lost.append(each.response)
-        elif any(_meet(span, removed) for span in each.contexts):
-            partly.append(each.response)
+    for evidence in labels.evidence or ():
+        moved_spans = move(evidence.contexts)
+        if evidence.contexts and not moved_spans:
+            lost.append(evidence.response)
+        elif any(_meet(span, removed) for span in evidence.contexts):
+            partly.append(evidence.response)
         else:
-            remaining.append(Evidence(each.response, found))
+            remaining.append(Evidence(evidence.response, moved_spans))
     shortened = replace(
         labelled,
         example=replace(
@@ -152,7 +152,7 @@ def remove_sentences(
             left, unsupported=None, contradicted=None, evidence=None, unclear=(), adherent=adherent
         )
     else:
-        kept = [*(each.response for each in remaining), *partly]
+        kept = [*(evidence.response for evidence in remaining), *partly]
         left = after_loss(left, example.response, lost, kept, [*labels.unclear, *partly])
     return replace(shortened, labels=left)
 

@@ -86,7 +86,7 @@ def draw_kinds(random: np.random.Generator) -> list[str]:
     """Return the kinds of twins in a random order, mostly with the rare ones first."""
     kinds, weights = list(TWINS), np.asarray(list(_WEIGHTS.values()))
     order = random.choice(len(kinds), len(kinds), replace=False, p=weights / weights.sum())
-    return [kinds[place] for place in order.tolist()]
+    return [kinds[index] for index in order.tolist()]
 
 
 def swap_value(
@@ -107,9 +107,9 @@ def swap_value(
         new_values = _values_of(foreign, kind)
         candidates = [pair for pair in new_values if pair[0].normal not in known]
     values = [value for value in find_values(response) if value.kind == kind]
-    own = [v for v in values if v.normal in known and _is_supported(labelled, v.span)]
-    for place in random.permutation(len(own)).tolist():
-        value = own[place]
+    supported_values = [v for v in values if v.normal in known and _is_supported(labelled, v.span)]
+    for index in random.permutation(len(supported_values)).tolist():
+        value = supported_values[index]
         sentence = _sentence_at(labelled, value.span)
         near = {v.normal for v in values if sentence.start <= v.span.start < sentence.end}
         after = words_before(response, value)
@@ -139,15 +139,15 @@ def change_digit(labelled: LabelledExample, random: np.random.Generator) -> Labe
     held = {v.normal for text in texts.contexts for v in find_values(text)}
     numeric = ("number", "date")
     values = [v for v in find_values(texts.response) if v.kind in numeric and _DIGIT.search(v.text)]
-    own = [v for v in values if v.normal in held and _is_supported(labelled, v.span)]
+    supported_values = [v for v in values if v.normal in held and _is_supported(labelled, v.span)]
     taken = held | {v.normal for v in values}
-    for place in random.permutation(len(own)).tolist():
-        old = own[place].text
+    for index in random.permutation(len(supported_values)).tolist():
+        old = supported_values[index].text
         digits = [match.start() for match in _DIGIT.finditer(old)]
         at = digits[int(random.integers(min(1, len(digits) - 1), len(digits)))]
         new = f"{old[:at]}{(int(old[at]) + int(random.integers(1, 10))) % 10}{old[at + 1 :]}"
         if normalize(new) not in taken:
-            return replace_words(labelled, own[place].span, new, supported=False)
+            return replace_words(labelled, supported_values[index].span, new, supported=False)
     return None
 
 
@@ -164,16 +164,16 @@ def swap_unit(labelled: LabelledExample, random: np.random.Generator) -> Labelle
     Units that the contexts mention are preferred. The contexts do not hold the new quantity.
     """
     response, contexts = labelled.example.response, labelled.example.contexts
-    held = {one.normal for text in contexts for one in find_quantities(text)}
+    held = {quantity.normal for text in contexts for quantity in find_quantities(text)}
     mentioned = {v.normal for text in contexts for v in find_values(text) if v.kind == "unit"}
     # Zero is the same in every unit.
-    own = [
-        one
-        for one in find_quantities(response)
-        if one.normal in held and one.normal[0] and _is_supported(labelled, one.unit)
+    supported_quantities = [
+        quantity
+        for quantity in find_quantities(response)
+        if quantity.normal in held and quantity.normal[0] and _is_supported(labelled, quantity.unit)
     ]
-    for place in random.permutation(len(own)).tolist():
-        (number, _), unit = own[place].normal, own[place].unit
+    for index in random.permutation(len(supported_quantities)).tolist():
+        (number, _), unit = supported_quantities[index].normal, supported_quantities[index].unit
         fit = [
             other
             for other in units_like(response[unit.start : unit.end])
@@ -214,7 +214,7 @@ def without_evidence(
     labelled: LabelledExample, random: np.random.Generator
 ) -> LabelledExample | None:
     """Remove the evidence of a sentence from the contexts."""
-    named = [each.response for each in labelled.labels.evidence or () if each.contexts]
+    named = [evidence.response for evidence in labelled.labels.evidence or () if evidence.contexts]
     return remove_evidence(labelled, named[int(random.integers(len(named)))]) if named else None
 
 
@@ -228,16 +228,16 @@ def with_hard_neutral(
     claims = [distinct_words(example.response[s.start : s.end]) for s in _sentences(labelled)]
     sentences = context_sentences(labelled)
     held = [distinct_words(example.contexts[s.context][s.start : s.end]) for s in sentences]
-    for place in random.permutation(len(held)).tolist():
-        own = held[place]
-        if not _FEWEST_WORDS <= len(own) <= _MAX_WORDS:
+    for index in random.permutation(len(held)).tolist():
+        words = held[index]
+        if not _FEWEST_WORDS <= len(words) <= _MAX_WORDS:
             continue
-        if any(share_held(claim, own) > _UNRELATED for claim in claims):
+        if any(share_held(claim, words) > _UNRELATED for claim in claims):
             continue
-        others = [*held[:place], *held[place + 1 :]]
-        if any(share_held(own, other) >= NEAR_DUPLICATE for other in others):
+        others = [*held[:index], *held[index + 1 :]]
+        if any(share_held(words, other) >= NEAR_DUPLICATE for other in others):
             continue
-        removed = sentences[place]
+        removed = sentences[index]
         shortened = remove_sentences(labelled, [removed], used=False)
         if shortened is None or shortened.labels.unsupported != labels.unsupported:
             continue
@@ -249,10 +249,10 @@ def with_hard_neutral(
 def rewrite(labelled: LabelledExample, random: np.random.Generator) -> LabelledExample | None:
     """Write a number or date of the response in another form; all labels stay true."""
     response = labelled.example.response
-    found = [(value.span, other_form(value.text)) for value in find_values(response)]
+    forms = [(value.span, other_form(value.text)) for value in find_values(response)]
     edits = [
         (span, new)
-        for span, new in found
+        for span, new in forms
         if new is not None and not _JOINED.match(response, span.end)  # "11%", "24/7"
     ]
     if not edits:
@@ -312,9 +312,9 @@ def replace_words(
     example, labels = labelled.example, labelled.labels
     shift = len(new) - (span.end - span.start)
 
-    def moved(place: int) -> int:
+    def moved(offset: int) -> int:
         # A span that began or ended within the old words does so after the new ones.
-        return place if place <= span.start else max(place + shift, span.start + len(new))
+        return offset if offset <= span.start else max(offset + shift, span.start + len(new))
 
     def move(old: Span) -> Span:
         return Span(moved(old.start), moved(old.end))
@@ -325,7 +325,7 @@ def replace_words(
     response = example.response[: span.start] + new + example.response[span.end :]
     changed = Span(span.start, span.start + len(new))
     evidence = labels.evidence and tuple(
-        Evidence(move(each.response), each.contexts) for each in labels.evidence
+        Evidence(move(item.response), item.contexts) for item in labels.evidence
     )
     unsupported = None if labels.unsupported is None else move_all(labels.unsupported)
     unclear, adherent = move_all(labels.unclear), labels.adherent
@@ -333,13 +333,13 @@ def replace_words(
     conflicts = None if conflicts is None else move_all(conflicts)
     if not supported:
         known = unsupported if unsupported is not None else ()
-        unsupported = tuple(sorted([*known, changed], key=lambda one: one.start))
+        unsupported = tuple(sorted([*known, changed], key=lambda marked: marked.start))
         adherent = False
         conflicts = None if conflicts is None else (*conflicts, changed)
         evidence = evidence and tuple(
-            Evidence(piece, each.contexts)
-            for each in evidence
-            for piece in subtract_spans(response, [each.response], [changed])
+            Evidence(piece, item.contexts)
+            for item in evidence
+            for piece in subtract_spans(response, [item.response], [changed])
         )
     return replace(
         labelled,

@@ -112,9 +112,9 @@ def find_quantities(text: str) -> list[Quantity]:
 def units_like(unit: str) -> list[str]:
     """Return the other units of a unit's dimension, written alike: in the plural or abbreviated."""
     lines = [line for line in UNITS if unit.lower() in line]
-    own = normalize_unit(unit)
+    normal = normalize_unit(unit)
     others = dict.fromkeys(other for line in lines for other in line)
-    return [other for other in others if normalize_unit(other) != own]
+    return [other for other in others if normalize_unit(other) != normal]
 
 
 def find_values(text: str) -> list[Value]:
