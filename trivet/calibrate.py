@@ -122,8 +122,8 @@ def calibrate(
     old = {name: _map_in(model, name) for name in logits}
     fitted, reports = _fit_heads(items, logits, old, bundle.info, choices)
     maps = old | fitted
-    for name, found in fitted.items():
-        _put(model, name, found)
+    for name, linear_map in fitted.items():
+        _put(model, name, linear_map)
     info = describe(bundle.info.calibration, fitted, reports, choices.keep_layer, specs, split)
     if fitted.keys() & set(CONTEXT_HEADS):
         info = info.model_copy(update={"completeness": _completeness(items, logits, maps)})
@@ -134,8 +134,8 @@ def calibrate(
     chosen = ChosenThresholds(None)
     if (old_thresholds := bundle.info.thresholds) is not None:
         before, after = (
-            list(dev_scores(items, logits["support"], found["support"], bundle.info.faithfulness))
-            for found in (old, maps)
+            list(dev_scores(items, logits["support"], by_head["support"], bundle.info.faithfulness))
+            for by_head in (old, maps)
         )
         chosen = choose_or_keep(
             old_thresholds, before, after, choices.thresholds_from, choices.false_alarms
@@ -207,7 +207,7 @@ def _fit_heads(
             if choices.keep_layer:
                 layer = rescale_layer(head, old[name], choices.weighing, rows)
                 return replace(old[name], layer=layer)
-            found = fit(
+            map_ = fit(
                 head,
                 what=name,
                 rows=rows,
@@ -216,8 +216,8 @@ def _fit_heads(
                 weighed=choices.weighed,
             )
             if name != "support":
-                return found
-            return replace(found, layer=fit_sentence_layer(head, found, choices.weighing, rows))
+                return map_
+            return replace(map_, layer=fit_sentence_layer(head, map_, choices.weighing, rows))
 
         after: Probabilities | None = None
         note = ""
@@ -233,9 +233,9 @@ def _fit_heads(
             if after is None:
                 note = "not cross-fitted: one half of the groups cannot be fitted by itself"
         before = probabilities(head, old[name], info.faithfulness)
-        found = fitted.get(name)
-        reports.append(head_report(name, head, before, after, masks, found, note))
-        logger.info("%s: %s, %s", name, found, reports[-1].errors[0])
+        map_ = fitted.get(name)
+        reports.append(head_report(name, head, before, after, masks, map_, note))
+        logger.info("%s: %s, %s", name, map_, reports[-1].errors[0])
         if name == "support":
             note = "follows from support"
             reports.append(head_report("faithfulness", head, before, after, masks, note=note))
@@ -250,13 +250,13 @@ def _map_in(model: RagModel, name: str) -> LinearMap:
     return LinearMap(layer=model.sentence_layer if name == "support" else NO_LAYER)
 
 
-def _put(model: RagModel, name: str, found: LinearMap) -> None:
+def _put(model: RagModel, name: str, linear_map: LinearMap) -> None:
     """Replace the map of a head."""
-    fold(cast(TokenHead, model.heads[name]), found.scale, found.shift)
+    fold(cast(TokenHead, model.heads[name]), linear_map.scale, linear_map.shift)
     if name in model.lexical_overlap:
-        weight = found.scale * model.lexical_overlap[name] + found.lexical_overlap
+        weight = linear_map.scale * model.lexical_overlap[name] + linear_map.lexical_overlap
         model.lexical_overlap[name] = weight
     if name == "relevance":
-        model.similarity = found.scale * model.similarity + found.similarity
+        model.similarity = linear_map.scale * model.similarity + linear_map.similarity
     if name == "support":
-        model.sentence_layer = found.layer
+        model.sentence_layer = linear_map.layer

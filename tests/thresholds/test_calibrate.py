@@ -97,10 +97,10 @@ def spans_of(item: Item) -> dict[str, list[list[int]]]:
 
 
 def read(bundle: Path, data: Path) -> tuple[RagModel, list[Item], dict[Any, HeadLogits]]:
-    found = read_bundle(bundle)
-    model = load_rag_model(found)
+    loaded = read_bundle(bundle)
+    model = load_rag_model(loaded)
     tokenizer = SegmentTokenizer.from_file(bundle / "tokenizer.json")
-    items = prepare(read_jsonl(data)[0], tokenizer, found.info.window)
+    items = prepare(read_jsonl(data)[0], tokenizer, loaded.info.window)
     return model, items, read_heads(model, items, tokenizer.special.pad, 2)
 
 
@@ -110,14 +110,14 @@ def data(written: Path) -> Path:
     random = np.random.default_rng(0)
     rows = []
     for number in range(24):
-        contexts = [PASSAGES[place] * (1 + number % 3) for place in random.permutation(2)]
+        contexts = [PASSAGES[index] * (1 + number % 3) for index in random.permutation(2)]
         response = RESPONSES[number % 2] if number else ""
         rows.append(row_of(f"What of {number}?", contexts, response, f"group {number // 2}"))
     path = written.with_name("rows.jsonl")
     write_rows(path, rows)
     _, items, logits = read(written, path)
     places: dict[str, int] = dict.fromkeys(logits, 0)
-    middles = {name: probabilities(one, IDENTITY).sentences for name, one in logits.items()}
+    middles = {name: probabilities(head, IDENTITY).sentences for name, head in logits.items()}
     for row, item in zip(rows, items, strict=True):
         for name, (key, spans) in zip(DEFAULT_HEADS, spans_of(item).items(), strict=True):
             scores = middles[name]
@@ -134,19 +134,19 @@ def data(written: Path) -> Path:
 def check_answers(bundle: Path, data: Path, logits: dict[Any, HeadLogits], maps: Any) -> None:
     """Check that the rewritten bundle answers what the old logits mean under the new maps."""
     model, items, _ = read(bundle, data)
-    joined = {name: probabilities(one, maps[name]) for name, one in logits.items()}
-    for place, item in enumerate(items):
+    joined = {name: probabilities(head, maps[name]) for name, head in logits.items()}
+    for index, item in enumerate(items):
         with torch.no_grad():
             batch = collate_items([item], 0)
             read_logits = model.read(*batch.windows[:3])
-            found = model.join(read_logits, *batch.windows[1:], batch.is_evidence)
-        own = {name: one.row == place for name, one in logits.items()}
-        means = [joined[name].sentences[own[name]].mean() for name in CONTEXT_HEADS]
-        wanted = [*means, joined["support"].faithfulness[place]]
-        scores = (found.relevance, found.utilization, found.faithfulness)
-        assert [float(one) for one in scores] == pytest.approx(list(map(float, wanted)), abs=2e-5)
-        support = joined["support"].sentences[own["support"]].tolist()
-        answered = found.sentence_support[0, : len(support)].tolist()
+            outputs = model.join(read_logits, *batch.windows[1:], batch.is_evidence)
+        example_rows = {name: head.row == index for name, head in logits.items()}
+        means = [joined[name].sentences[example_rows[name]].mean() for name in CONTEXT_HEADS]
+        wanted = [*means, joined["support"].faithfulness[index]]
+        scores = (outputs.relevance, outputs.utilization, outputs.faithfulness)
+        assert list(map(float, scores)) == pytest.approx(list(map(float, wanted)), abs=2e-5)
+        support = joined["support"].sentences[example_rows["support"]].tolist()
+        answered = outputs.sentence_support[0, : len(support)].tolist()
         assert answered == pytest.approx(support, abs=2e-5)
 
 
@@ -161,12 +161,12 @@ def test_calibration_removes_the_old_graph(
     assert logits["support"].token is not None, "no response token stands in several windows"
     assert (logits["support"].is_evidence is not None) == bool(evidence_sentences)
 
-    found = calibrate(bundle, [f"jsonl:{data}"], "all")
+    calibrated = calibrate(bundle, [f"jsonl:{data}"], "all")
 
     info = read_bundle(bundle).info
-    assert info.calibration == found.info
+    assert info.calibration == calibrated.info
     assert not info.graphs and not (bundle / "model.onnx").exists()
-    by_name = {report.name: report for report in found.reports}
+    by_name = {report.name: report for report in calibrated.reports}
     fitted = {name for name in logits if by_name[name].found is not None}
     assert fitted == set(info.calibration.errors) == set(DEFAULT_HEADS)
     check_answers(bundle, data, logits, {n: by_name[n].found or IDENTITY for n in logits})
@@ -178,11 +178,11 @@ def test_calibration_removes_the_old_graph(
     assert "calibration error" in (bundle / "README.md").read_text(encoding="utf-8")
 
 
-def check_report(found: Calibrated, out: Path) -> None:
+def check_report(result: Calibrated, out: Path) -> None:
     """Check that a report shows errors and curves."""
-    shown = calibration_report.lines(found.reports, found.chosen)
+    shown = calibration_report.lines(result.reports, result.chosen)
     assert any(line.startswith("support: scale") for line in shown)
-    page = calibration_report.write_report(out, found.info, found.reports, found.chosen)
+    page = calibration_report.write_report(out, result.info, result.reports, result.chosen)
     text = page.read_text(encoding="utf-8")
     assert text.count("<svg") == 4 and "ECE after" in text and "0-5k tokens" in text
     record = json.loads((out / "calibration.json").read_text(encoding="utf-8"))
@@ -243,17 +243,17 @@ def shared(written: Path) -> Path:
 
 def overlaps(bundle: Path) -> dict[str, float]:
     """Return the weights that the model has, and bundle.json names."""
-    held = load_rag_model(found := read_bundle(bundle)).lexical_overlap
-    said = {name: one.lexical_overlap for name, one in found.info.calibration.heads.items()}
-    assert held.items() <= said.items() or not any(held.values())
+    held = load_rag_model(loaded := read_bundle(bundle)).lexical_overlap
+    recorded = {name: head.lexical_overlap for name, head in loaded.info.calibration.heads.items()}
+    assert held.items() <= recorded.items() or not any(held.values())
     return held
 
 
 def test_overlap_is_in_bundle_and_graph(bundle: Path, shared: Path) -> None:
     _, items, logits = read(bundle, shared)
-    found = calibrate(bundle, [f"jsonl:{shared}"], "all", Choices(lexical_overlap=True))
+    calibrated = calibrate(bundle, [f"jsonl:{shared}"], "all", Choices(lexical_overlap=True))
     assert min(overlaps(bundle).values()) > 1
-    maps = {report.name: report.found or IDENTITY for report in found.reports}
+    maps = {report.name: report.found or IDENTITY for report in calibrated.reports}
     check_answers(bundle, shared, logits, maps)
     assert ", lexical overlap " in (bundle / "README.md").read_text(encoding="utf-8")
 
@@ -268,19 +268,19 @@ def test_overlap_is_in_bundle_and_graph(bundle: Path, shared: Path) -> None:
     for name, value in answer.present().items():
         assert np.allclose(value, getattr(wanted, name).detach().numpy(), atol=1e-5)
     texts = {"relevance": "question", "utilization": "response"}
-    for name, given in ((name, f"{text}_overlap") for name, text in texts.items()):
-        nothing = windows | {given: np.zeros_like(windows[given])}
+    for name, field in ((name, f"{text}_overlap") for name, text in texts.items()):
+        nothing = windows | {field: np.zeros_like(windows[field])}
         without = Outputs(*session.run(None, nothing))
         gained = np.reshape(getattr(answer, name) - getattr(without, name), (4, -1)).mean(axis=1)
-        shares = windows[given].any(axis=1)
+        shares = windows[field].any(axis=1)
         assert shares.any() and (gained[shares] > 0.02).all() and not gained[~shares].any()
 
 
 def test_chosen_thresholds_are_stored(bundle: Path, data: Path) -> None:
     old = read_bundle(bundle).info.thresholds
     best_f1 = Choices(heads=("relevance",), false_alarms=None)
-    found = calibrate(bundle, [f"jsonl:{data}"], "all", best_f1)
-    (sentence,) = (use.threshold for use in found.chosen.uses if use.use == "sentence")
+    calibrated = calibrate(bundle, [f"jsonl:{data}"], "all", best_f1)
+    (sentence,) = (use.threshold for use in calibrated.chosen.uses if use.use == "sentence")
     stored = read_bundle(bundle).info.thresholds
     assert stored is not None and sentence == stored.sentence and stored != old
 

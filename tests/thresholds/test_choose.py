@@ -42,9 +42,9 @@ def chosen(rows: list[DevScores]) -> dict[str, UseThreshold]:
 
 
 def test_rows_that_are_told_apart_give_a_threshold_for_each_use() -> None:
-    found = chosen(scores(80, tell_apart=0.6))
-    assert set(found) == {"sentence", "span"}
-    for use in found.values():
+    thresholds = chosen(scores(80, tell_apart=0.6))
+    assert set(thresholds) == {"sentence", "span"}
+    for use in thresholds.values():
         assert use.threshold is not None
         assert use.f1 is not None and use.f1 > 0.85
         assert use.auroc is not None and use.low is not None and use.low > 0.5
@@ -80,11 +80,11 @@ def decided(rows: list[DevScores], rate: float | None) -> ChosenThresholds:
 
 def test_a_bound_is_given_where_the_rate_of_false_alarms_chose_the_threshold() -> None:
     rows = scores(80, tell_apart=0.6)
-    found = decided(rows, 0.1)
-    (bound,) = found.bounds
+    decision = decided(rows, 0.1)
+    (bound,) = decision.bounds
     assert (bound.data, bound.documents) == ("s", 20)
     assert bound.bound == pytest.approx((20 * bound.rate + 1) / 21)
-    assert bound.bound <= 0.1 and bound.words() in lines((), found)
+    assert bound.bound <= 0.1 and bound.words() in lines((), decision)
     other = decided(rows, None)
     assert other.uses[0].threshold is not None
     assert other.bounds == () and "expected" not in "".join(lines((), other))

@@ -34,27 +34,27 @@ def test_no_threshold_is_better(drawn: list[tuple[float, int, int]]) -> None:
     support = np.array([thing[0] for thing in drawn])
     gold = np.array([float(thing[1]) for thing in drawn])
     size = gold + np.array([float(thing[2]) for thing in drawn])
-    found = best_threshold(support, gold, size)
+    chosen = best_threshold(support, gold, size)
     if not 0 < gold.sum() < size.sum():
-        assert found is None
+        assert chosen is None
         return
     candidates = [*support.tolist(), 1.0]
     best = max(f1_at(candidate, support, gold, size) for candidate in candidates)
-    if found is None:  # only where everything has a support of 1
+    if chosen is None:  # only where everything has a support of 1
         assert best == 0
         return
-    assert 0 < found.threshold <= 1
-    assert found.f1 == pytest.approx(best)
-    assert f1_at(found.threshold, support, gold, size) == pytest.approx(found.f1)
+    assert 0 < chosen.threshold <= 1
+    assert chosen.f1 == pytest.approx(best)
+    assert f1_at(chosen.threshold, support, gold, size) == pytest.approx(chosen.f1)
 
 
 def test_the_threshold_is_half_way_between_what_it_separates() -> None:
-    found = best_threshold(np.array([0.1, 0.3, 0.7, 0.9]), np.array([1.0, 1.0, 0.0, 0.0]))
-    assert found is not None and (found.threshold, found.f1) == pytest.approx((0.5, 1.0))
+    chosen = best_threshold(np.array([0.1, 0.3, 0.7, 0.9]), np.array([1.0, 1.0, 0.0, 0.0]))
+    assert chosen is not None and (chosen.threshold, chosen.f1) == pytest.approx((0.5, 1.0))
     low = 0.25  # the middle of it and the next number rounds to it
     high = float(np.nextafter(low, 1))
-    found = best_threshold(np.array([low, high]), np.array([1.0, 0.0]))
-    assert found is not None and low < found.threshold <= high
+    chosen = best_threshold(np.array([low, high]), np.array([1.0, 0.0]))
+    assert chosen is not None and low < chosen.threshold <= high
 
 
 def row_of(text: str, sentences: list[float], wrong: tuple[Span, ...] | None) -> DevScores:
@@ -70,8 +70,8 @@ ROWS = [row_of(*FIVE[0]), row_of(*FIVE[1]), row_of("aa b.", [0.7], ()), row_of("
 
 
 def test_a_response_counts_by_its_weakest_sentence_and_words_in_unsupported_ones_alone() -> None:
-    found = choose_thresholds(ROWS, None)
-    sentence, span = found.sentence, found.span
+    thresholds = choose_thresholds(ROWS, None)
+    sentence, span = thresholds.sentence, thresholds.span
     assert sentence == pytest.approx((0.3 + 0.7) / 2)
     assert 0.3 < span < 0.99
     words = threshold_columns(ROWS)["span"]
@@ -91,8 +91,8 @@ def test_sentences_and_words_at_their_threshold_are_supported() -> None:
 
 def test_a_token_that_begins_with_the_space_belongs_to_the_word_after_it() -> None:
     tokens = [(0, 2, 0.9), (2, 5, 0.1), (5, 8, 0.9)]
-    one = scores("aa bb cc", (Span(3, 5),), False, [(0, 8, 0.1)], tokens)
-    assert threshold_columns([one])["span"].support.tolist() == pytest.approx([0.9, 0.1, 0.9])
+    score = scores("aa bb cc", (Span(3, 5),), False, [(0, 8, 0.1)], tokens)
+    assert threshold_columns([score])["span"].support.tolist() == pytest.approx([0.9, 0.1, 0.9])
 
 
 def test_unknown_labels_are_left_out_and_defaults_said(caplog: pytest.LogCaptureFixture) -> None:
@@ -115,8 +115,8 @@ def test_no_higher_threshold_keeps_the_bound(drawn: list[tuple[int, int]], rate:
         flagged: dict[str, list[bool]] = {}
         for value, document in zip(support, documents, strict=True):
             flagged.setdefault(document, []).append(bool(value < threshold))
-        return (sum(sum(one) / len(one) for one in flagged.values()) + 1) / (len(flagged) + 1)
+        return (sum(sum(flags) / len(flags) for flags in flagged.values()) + 1) / (len(flagged) + 1)
 
-    found = conformal_threshold(support, documents, rate)
+    chosen = conformal_threshold(support, documents, rate)
     good = [value for value in [*support.tolist(), 1.0] if bound(value) <= rate + 1e-9]
-    assert found == (max(good) if good else None)
+    assert chosen == (max(good) if good else None)

@@ -29,20 +29,20 @@ def test_the_quotient_is_that_of_the_model() -> None:
         for _ in range(2)
     ]
     maps = LinearMap(2.0, 0.5), IDENTITY
-    found = expected_completeness(heads[0], heads[1], maps)
+    quotients = expected_completeness(heads[0], heads[1], maps)
     tokens = [probabilities(*pair).tokens for pair in zip(heads, maps, strict=True)]
     shares = (1 / np.bincount(row)[row] / np.bincount(sentence))[sentence]
     for number in range(3):
-        own = row[sentence] == number
-        wanted = completeness(tokens[0][own][None], tokens[1][own][None], shares[own][None])
-        assert found[number] == pytest.approx(wanted[0])
+        mask = row[sentence] == number
+        wanted = completeness(tokens[0][mask][None], tokens[1][mask][None], shares[mask][None])
+        assert quotients[number] == pytest.approx(wanted[0])
 
 
 def test_a_fit_finds_the_map_that_made_the_scores() -> None:
     logits = np.random.default_rng(0).normal(size=500) * 2
-    found = fit_completeness(sigmoid(logits), [*sigmoid(0.6 * logits + 0.8), None][:500])
-    assert found is not None
-    assert (found.scale, found.shift) == pytest.approx((0.6, 0.8), abs=1e-3)
+    fitted_map = fit_completeness(sigmoid(logits), [*sigmoid(0.6 * logits + 0.8), None][:500])
+    assert fitted_map is not None
+    assert (fitted_map.scale, fitted_map.shift) == pytest.approx((0.6, 0.8), abs=1e-3)
 
 
 def test_few_or_equal_scores_give_no_map() -> None:

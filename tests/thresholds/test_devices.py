@@ -19,7 +19,7 @@ def data(tmp_path: Path) -> str:
     """Write rows with verdicts of both kinds."""
     texts = {"question": "", "contexts": ["The mill is old."], "response": "The boat is red."}
     labels = [{"adherent": True}, {"unsupported": [[0, 16]], "adherent": False}] * 4
-    rows = [{**texts, "group": str(n), "labels": each} for n, each in enumerate(labels)]
+    rows = [{**texts, "group": str(n), "labels": label} for n, label in enumerate(labels)]
     file = tmp_path / "rows.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     return f"jsonl:{file}"
@@ -45,9 +45,9 @@ def test_it_is_computed_on_the_device(
 
 def test_out_holds_the_calibrated_bundle(tiny_bundle: Path, data: str, tmp_path: Path) -> None:
     before, out = read_bundle(tiny_bundle), tmp_path / "out"
-    found = calibrate(tiny_bundle, [data], "all", out=out)
+    calibrated = calibrate(tiny_bundle, [data], "all", out=out)
     assert read_bundle(tiny_bundle) == before
-    assert read_bundle(out).info.calibration == found.info
+    assert read_bundle(out).info.calibration == calibrated.info
     (out / "notes.doc").touch()
     with pytest.raises(BundleError, match=r"holds notes\.doc, which is not part of a bundle"):
         calibrate(tiny_bundle, [data], "all", out=out)

@@ -32,12 +32,12 @@ def head(
 ) -> HeadLogits:
     """Build a head of which every example has one sentence of one token."""
     values, known = np.asarray(logits, float), np.asarray(truth, float)
-    place = np.arange(len(known))
+    numbers = np.arange(len(known))
     return HeadLogits(
         logits=values,
         token=None,
-        sentence=place,
-        row=place,
+        sentence=numbers,
+        row=numbers,
         truth=known,
         verdict=np.full_like(known, NAN),
         weight=np.ones_like(known) if weight is None else np.asarray(weight, float),
@@ -54,9 +54,9 @@ def fitted(head: HeadLogits, **options: Any) -> LinearMap:
 
 def test_a_fit_finds_the_scale_and_shift_that_made_the_marks() -> None:
     logits = np.random.default_rng(0).normal(size=N) * 2
-    found = fitted(head(logits, drawn(sigmoid(0.5 * logits - 1))))
-    assert found.scale == pytest.approx(0.5, abs=0.03)
-    assert found.shift == pytest.approx(-1.0, abs=0.06)
+    linear_map = fitted(head(logits, drawn(sigmoid(0.5 * logits - 1))))
+    assert linear_map.scale == pytest.approx(0.5, abs=0.03)
+    assert linear_map.shift == pytest.approx(-1.0, abs=0.06)
 
 
 def test_a_fit_weighs_the_overlap_that_made_the_marks_where_it_is_asked_to() -> None:
@@ -64,10 +64,10 @@ def test_a_fit_weighs_the_overlap_that_made_the_marks_where_it_is_asked_to() -> 
     logits, overlap = random.normal(size=N) * 2, random.random(N)
     marks = drawn(sigmoid(0.5 * logits - 1 + 3 * overlap))
     given_head = dataclasses.replace(head(logits, marks), lexical_overlap=overlap)
-    found = fitted(given_head, weighed=["lexical_overlap"])
-    assert (found.scale, found.shift) == pytest.approx((0.5, -1.0), abs=0.1)
-    assert found.lexical_overlap == pytest.approx(3.0, abs=0.2)
-    tokens = probabilities(given_head, found).tokens
+    linear_map = fitted(given_head, weighed=["lexical_overlap"])
+    assert (linear_map.scale, linear_map.shift) == pytest.approx((0.5, -1.0), abs=0.1)
+    assert linear_map.lexical_overlap == pytest.approx(3.0, abs=0.2)
+    tokens = probabilities(given_head, linear_map).tokens
     assert tokens == pytest.approx(sigmoid(0.5 * logits - 1 + 3 * overlap), abs=0.05)
     assert fitted(given_head).lexical_overlap == 0
 
@@ -75,9 +75,9 @@ def test_a_fit_weighs_the_overlap_that_made_the_marks_where_it_is_asked_to() -> 
 def test_of_three_logits_all_are_scaled_and_the_first_is_shifted() -> None:
     logits = np.random.default_rng(0).normal(size=(N, 3)) * 3
     true = torch.tensor(logits * 0.4 + [0.7, 0, 0]).softmax(-1)[:, 0].numpy()
-    found = fitted(head(logits, drawn(true)))
-    assert found.scale == pytest.approx(0.4, abs=0.04)
-    assert found.shift == pytest.approx(0.7, abs=0.08)
+    linear_map = fitted(head(logits, drawn(true)))
+    assert linear_map.scale == pytest.approx(0.4, abs=0.04)
+    assert linear_map.shift == pytest.approx(0.7, abs=0.08)
     joined = probabilities(head(logits, true), LinearMap(0.4, 0.7))
     assert np.allclose(joined.tokens, true)
 
@@ -96,17 +96,17 @@ def test_unknown_marks_and_weights_of_zero_do_not_count() -> None:
 @pytest.mark.parametrize("middle", [0.0, -3.0])
 def test_a_clean_separation_of_few_rows_gives_a_moderate_map(middle: float) -> None:
     logits = middle + 0.3 * np.repeat([-1.0, 1.0], 7) + np.linspace(-0.05, 0.05, 14)
-    one = head(logits, np.repeat([0.0, 1.0], 7))
-    found = fitted(one)
+    head_logits = head(logits, np.repeat([0.0, 1.0], 7))
+    linear_map = fitted(head_logits)
     far = head(np.array([middle - 5, middle + 5]), [NAN, NAN])
-    with_little, with_much = probabilities(far, found).tokens.tolist()
+    with_little, with_much = probabilities(far, linear_map).tokens.tolist()
     assert 1e-7 < with_little < with_much < 1 - 1e-7
-    assert found.scale < 3
+    assert linear_map.scale < 3
 
 
 def test_a_sentence_is_the_mean_of_its_tokens_and_a_response_its_weakest_sentence() -> None:
     # Two examples: sentences of tokens (0, 1) and (2), and of (3); token 1 has two copies.
-    one = HeadLogits(
+    head_logits = HeadLogits(
         logits=np.array([[0.0, 0, 0], [-9, 0, 0], [2, 0, 0], [1, 0, 0], [-1, 0, 0]]),
         token=np.array([0, 1, 1, 2, 3]),
         sentence=np.array([0, 0, 1, 2]),
@@ -116,12 +116,12 @@ def test_a_sentence_is_the_mean_of_its_tokens_and_a_response_its_weakest_sentenc
         weight=np.ones(2),
     )
     token = torch.tensor([[0.0, 0, 0], [2, 0, 0], [1, 0, 0], [-1, 0, 0]]).softmax(-1)[:, 0]
-    joined = probabilities(one, LinearMap())
+    joined = probabilities(head_logits, LinearMap())
     assert joined.tokens.tolist() == pytest.approx(token.tolist())
     means = [float(token[:2].mean()), float(token[2]), float(token[3])]
     assert joined.sentences.tolist() == pytest.approx(means)
     assert joined.faithfulness.tolist() == pytest.approx([min(means[:2]), means[2]])
-    by_token = probabilities(one, LinearMap(), "weakest_token").faithfulness
+    by_token = probabilities(head_logits, LinearMap(), "weakest_token").faithfulness
     assert by_token.tolist() == pytest.approx([float(token[:3].min()), float(token[3])])
 
 
@@ -129,7 +129,7 @@ def test_a_sentence_is_the_mean_of_its_tokens_and_a_response_its_weakest_sentenc
 def test_the_two_weakest_sentences_are_those_of_the_model(rows: list[list[float]]) -> None:
     support = [value for row in rows for value in row]
     sizes = np.array([len(row) for row in rows])
-    one = HeadLogits(
+    head_logits = HeadLogits(
         logits=logit(np.array(support)),
         token=None,
         sentence=np.arange(len(support)),
@@ -138,21 +138,21 @@ def test_the_two_weakest_sentences_are_those_of_the_model(rows: list[list[float]
         verdict=np.full(len(rows), NAN),
         weight=np.ones(len(rows)),
     )
-    found = probabilities(one, LinearMap(), "two_weakest_sentences").faithfulness
+    faithfulness = probabilities(head_logits, LinearMap(), "two_weakest_sentences").faithfulness
     probs = np.full((len(rows), 6), 0.125)  # of padding, which must not count
     real = np.arange(6) < sizes[:, None]
     probs[real] = support
-    np.testing.assert_allclose(found, two_weakest(probs, real))
+    np.testing.assert_allclose(faithfulness, two_weakest(probs, real))
 
 
 def test_evidence_windows_are_joined_by_the_mean_of_mapped_logits() -> None:
     # Token 0 has two ordinary copies and one in an evidence window, token 1 one ordinary copy.
-    one = dataclasses.replace(
+    head_logits = dataclasses.replace(
         head([-1.0, 0.5, 2.0, 1.0], [1, 0]),
         token=np.array([0, 0, 0, 1]),
         is_evidence=np.array([False, False, True, False]),
     )
-    joined = probabilities(one, LinearMap(2.0, -1.0)).tokens
+    joined = probabilities(head_logits, LinearMap(2.0, -1.0)).tokens
     # The maximum of the ordinary copies, .5, becomes 0 and evidence 3; the mean is 1.5.
     assert joined.tolist() == pytest.approx(sigmoid(np.array([1.5, 1.0])).tolist())
 
@@ -162,29 +162,29 @@ def test_a_fit_over_evidence_windows_finds_the_map_that_made_the_marks() -> None
     ordinary, evidence = random.normal(size=(2, N)) * 2
     wanted = sigmoid(0.5 * (ordinary + evidence) / 2 - 1)  # beside one ordinary window
     marks = drawn(wanted)
-    one = dataclasses.replace(
+    head_logits = dataclasses.replace(
         head(np.stack([ordinary, evidence], axis=1).ravel(), marks),
         token=np.repeat(np.arange(N), 2),
         is_evidence=np.tile([False, True], N),
     )
-    found = fitted(one)
-    assert (found.scale, found.shift) == pytest.approx((0.5, -1.0), abs=0.06)
-    assert np.abs(probabilities(one, found).tokens - wanted).mean() < 0.02
+    linear_map = fitted(head_logits)
+    assert (linear_map.scale, linear_map.shift) == pytest.approx((0.5, -1.0), abs=0.06)
+    assert np.abs(probabilities(head_logits, linear_map).tokens - wanted).mean() < 0.02
 
 
 def test_support_can_be_fitted_on_whole_responses() -> None:
     random = np.random.default_rng(0)
     logits = random.normal(size=N) + 1
     weakest = logits.reshape(-1, 2).min(1)
-    one = dataclasses.replace(
+    head_logits = dataclasses.replace(
         head(logits, np.full(N, np.nan)),  # no labels of sentences
         row=np.repeat(np.arange(N // 2), 2),
         verdict=drawn(sigmoid(2 * weakest - 0.5)),
         weight=np.ones(N // 2),
     )
-    found = fitted(one)
-    assert found.scale == pytest.approx(2, abs=0.15)
-    assert found.shift == pytest.approx(-0.5, abs=0.1)
+    linear_map = fitted(head_logits)
+    assert linear_map.scale == pytest.approx(2, abs=0.15)
+    assert linear_map.shift == pytest.approx(-0.5, abs=0.1)
 
 
 def test_the_logit_of_entailment_is_that_of_its_probability() -> None:
@@ -202,33 +202,33 @@ def test_halves_keep_groups_whole() -> None:
 
 
 def test_each_half_is_judged_by_the_map_of_the_other() -> None:
-    one = head([0.0] * 4, [0, 1, 0, 1])
+    head_logits = head([0.0] * 4, [0, 1, 0, 1])
     split = (np.array([True, True, False, False]), np.array([False, False, True, True]))
 
     def fit_rows(rows: npt.NDArray[np.bool_]) -> LinearMap:
         return LinearMap(1.0, 5.0 if rows[0] else -5.0)
 
-    found = cross_fitted(one, split, fit_rows, "weakest_sentence")
-    assert found is not None
-    for values in (found.tokens, found.sentences, found.faithfulness):
+    joined = cross_fitted(head_logits, split, fit_rows, "weakest_sentence")
+    assert joined is not None
+    for values in (joined.tokens, joined.sentences, joined.faithfulness):
         assert (values > 0.5).tolist() == [False, False, True, True]
 
     def refuse(rows: npt.NDArray[np.bool_]) -> LinearMap:
         raise DataError("nothing is known here")
 
-    assert cross_fitted(one, split, refuse, "weakest_sentence") is None
+    assert cross_fitted(head_logits, split, refuse, "weakest_sentence") is None
 
 
 def test_errors_are_measured_by_source_and_by_length() -> None:
     masks = parts(["a", "a", "b"], [10, 6_000, 20_000])
     assert list(masks) == ["all", "a", "b", "0-5k tokens", "5k-16k tokens", "over 16k tokens"]
-    one = head([0.0, 0.0, 0.0], [1, NAN, 1])
-    before, after = probabilities(one, LinearMap()), probabilities(one, LinearMap(1, 50))
-    report = head_report("relevance", one, before, after, masks, LinearMap(), "")
-    found = {error.part: error for error in report.errors}
-    assert found["all"].n == 2 and found["all"].before == pytest.approx(0.5)
-    assert found["all"].after == pytest.approx(0) and found["all"].rmse_after == pytest.approx(0)
-    assert (found["5k-16k tokens"].n, found["5k-16k tokens"].before) == (0, None)
+    logits = head([0.0, 0.0, 0.0], [1, NAN, 1])
+    before, after = probabilities(logits, LinearMap()), probabilities(logits, LinearMap(1, 50))
+    report = head_report("relevance", logits, before, after, masks, LinearMap(), "")
+    errors = {error.part: error for error in report.errors}
+    assert errors["all"].n == 2 and errors["all"].before == pytest.approx(0.5)
+    assert errors["all"].after == pytest.approx(0) and errors["all"].rmse_after == pytest.approx(0)
+    assert (errors["5k-16k tokens"].n, errors["5k-16k tokens"].before) == (0, None)
     assert list(parts(["a"], [10])) == ["all", "0-5k tokens"]
 
 

@@ -47,7 +47,7 @@ def test_scale_and_shift_of_the_layer_alone_change(
     rows: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     specs = spec_of(tmp_path / "rows.jsonl", rows)
-    found = calibrate(EMBEDDED_BUNDLE, specs, "all", KEEP, tmp_path / "mine")
+    calibrated = calibrate(EMBEDDED_BUNDLE, specs, "all", KEEP, tmp_path / "mine")
     before, after = (read_bundle(folder).info for folder in (EMBEDDED_BUNDLE, tmp_path / "mine"))
     old, new = (info.calibration.sentence_layer() for info in (before, after))
     scale = new.scale / old.scale
@@ -58,7 +58,7 @@ def test_scale_and_shift_of_the_layer_alone_change(
     assert after.calibration.heads == before.calibration.heads
     assert after.calibration.data == (*before.calibration.data, *specs)
     assert after.thresholds is not None and before.thresholds is not None
-    assert f"layer: scale {new.scale:.3f}" in report.lines(found.reports, found.chosen)[0]
+    assert f"layer: scale {new.scale:.3f}" in report.lines(calibrated.reports, calibrated.chosen)[0]
 
 
 def test_rows_of_one_kind_and_bundles_without_a_layer_are_refused(

@@ -29,7 +29,7 @@ def test_a_layer_has_the_least_loss_under_its_bounds(seed: int) -> None:
     truth = (random.random(n) < 1 / (1 + np.exp(-inputs @ random.normal(size=width)))).astype(float)
     truth[:2] = 0, 1
     weight = random.random(n) + 0.1
-    found = sentence_layer._maximum(inputs, truth, weight, LOW)
+    fitted = sentence_layer._maximum(inputs, truth, weight, LOW)
 
     spread = np.array([0.5, 5.0, *np.ones(width - 2)])
     start = np.append(1.0, np.zeros(width - 1))
@@ -44,9 +44,9 @@ def test_a_layer_has_the_least_loss_under_its_bounds(seed: int) -> None:
     known = optimize.minimize(
         loss, start, method="SLSQP", bounds=bounds, constraints=[low], tol=1e-12
     )
-    assert loss(found) <= known.fun + 1e-6
-    assert found == pytest.approx(known.x, abs=5e-3)
-    assert found[0] >= 0.05 and found[2] >= 0 and (found[3:] <= 0).all()
+    assert loss(fitted) <= known.fun + 1e-6
+    assert fitted == pytest.approx(known.x, abs=5e-3)
+    assert fitted[0] >= 0.05 and fitted[2] >= 0 and (fitted[3:] <= 0).all()
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -58,8 +58,8 @@ def test_overlap_alone_never_saves_a_sentence_that_its_tokens_call_unsupported(s
     labelled = replace(head(random.normal(size=n) - 4, features[:, 0] > 0.5), features=features)
     layer = sentence_layer.fit_sentence_layer(labelled, LinearMap())
     again = sentence_layer.rescale_layer(labelled, LinearMap(layer=layer))
-    for found in (layer, again):
-        reached = found.scale * LOW + found.shift + max(0.0, found.weights[0])
+    for fitted in (layer, again):
+        reached = fitted.scale * LOW + fitted.shift + max(0.0, fitted.weights[0])
         assert 1 / (1 + np.exp(-reached)) <= 0.3 + 1e-9
 
 
@@ -71,8 +71,8 @@ def test_a_rescaled_layer_keeps_the_proportions_of_its_weights() -> None:
     sum_ = 0.5 * logits - 2 + features[:, :2] @ [1.0, -1.5]
     truth = random.random(n) < 1 / (1 + np.exp(-(0.8 * sum_ + 1.0)))
     labelled = replace(head(logits, truth), features=features)
-    found = sentence_layer.rescale_layer(labelled, LinearMap(layer=layer))
-    scale = found.scale / layer.scale
+    rescaled = sentence_layer.rescale_layer(labelled, LinearMap(layer=layer))
+    scale = rescaled.scale / layer.scale
     assert scale == pytest.approx(0.8, abs=0.1)
-    assert found.shift == pytest.approx(scale * -2 + 1.0, abs=0.3)
-    assert found.weights == pytest.approx([scale * weight for weight in layer.weights])
+    assert rescaled.shift == pytest.approx(scale * -2 + 1.0, abs=0.3)
+    assert rescaled.weights == pytest.approx([scale * weight for weight in layer.weights])

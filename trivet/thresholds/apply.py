@@ -59,7 +59,7 @@ def choose_thresholds(
         evaluator.bundle.check_writable()
     examples = load_rows(specs, split, choices.only)
     starts = range(0, len(examples), _BLOCK)
-    texts = ([one.example for one in examples[start : start + _BLOCK]] for start in starts)
+    texts = ([row.example for row in examples[start : start + _BLOCK]] for start in starts)
     batches = prefetch(texts, evaluator.begin)
     answers = itertools.chain.from_iterable(batch.join() for batch in batches)
     scores = [
@@ -83,7 +83,7 @@ def _keep(
     folder: Path, info: BundleInfo, thresholds: Thresholds | None, alarms: tuple[AlarmsInfo, ...]
 ) -> None:
     """Write thresholds and the answers that they flag; figures at the old ones are removed."""
-    kept = tuple(one for one in info.scores if one.measure not in _AT_THRESHOLDS)
+    kept = tuple(score for score in info.scores if score.measure not in _AT_THRESHOLDS)
     changed = {"thresholds": thresholds, "alarms": alarms, "scores": kept}
     add_files(folder, {}, info.model_copy(update=changed))
 
@@ -107,11 +107,11 @@ def choose_by_rule(bundle: Bundle, sets: Mapping[str, Sequence[Prediction]]) -> 
     old = with_support(info.thresholds, "sentences")
     answers = {name: judge_answers(sets[name]) for name in ANSWERS if sets[name]}
     judged = {
-        name: Judged([row.example for row in one.rows], one.support)
-        for name, one in answers.items()
+        name: Judged([row.example for row in set_answers.rows], set_answers.support)
+        for name, set_answers in answers.items()
     }
-    bounded = [one for name, one in judged.items() if name not in UNBOUNDED]
-    also = [one for name, one in judged.items() if name in UNBOUNDED]
+    bounded = [judged_set for name, judged_set in judged.items() if name not in UNBOUNDED]
+    also = [judged_set for name, judged_set in judged.items() if name in UNBOUNDED]
     named = named_thresholds(bounded, FALSE_ALARMS, also)
     if not named:
         raise DataError(
@@ -121,20 +121,20 @@ def choose_by_rule(bundle: Bundle, sets: Mapping[str, Sequence[Prediction]]) -> 
     thresholds = Thresholds(named["balanced"], old.span, *others)
     limits = [thresholds.named(name) for name in THRESHOLD_NAMES]
 
-    def flagged(one: JudgedAnswers, wrong: bool) -> tuple[int, int, int]:
-        support = one.support[one.wrong == wrong]
+    def flagged(set_answers: JudgedAnswers, wrong: bool) -> tuple[int, int, int]:
+        support = set_answers.support[set_answers.wrong == wrong]
         careful, balanced, strict = (int((support < limit).sum()) for limit in limits)
         return careful, balanced, strict
 
     alarms = tuple(
         AlarmsInfo(
             data=name,
-            faithful=int((~one.wrong).sum()),
-            false_alarms=flagged(one, wrong=False),
-            hallucinated=int(one.wrong.sum()),
-            found=flagged(one, wrong=True),
+            faithful=int((~set_answers.wrong).sum()),
+            false_alarms=flagged(set_answers, wrong=False),
+            hallucinated=int(set_answers.wrong.sum()),
+            found=flagged(set_answers, wrong=True),
         )
-        for name, one in answers.items()
+        for name, set_answers in answers.items()
     )
     _keep(bundle.folder, info, thresholds, alarms)
     return thresholds
@@ -143,15 +143,15 @@ def choose_by_rule(bundle: Bundle, sets: Mapping[str, Sequence[Prediction]]) -> 
 def load_rows(specs: Sequence[str], split: str, only: Sequence[str]) -> list[LabelledExample]:
     """Return the rows of all sources; each source weighs the same."""
     loaded = [load_source(spec, split)[0] for spec in specs]
-    examples = [one for each in loaded for one in each]
+    examples = [row for rows in loaded for row in rows]
     prefixes = tuple(only) or ("",)
-    kept = [[one for one in each if one.source.startswith(prefixes)] for each in loaded]
-    kept = [each for each in kept if each]
+    kept = [[row for row in rows if row.source.startswith(prefixes)] for rows in loaded]
+    kept = [rows for rows in kept if rows]
     whole = sum(map(len, kept))
     chosen = [
-        replace(one, weight=one.weight * whole / (len(kept) * len(each)))
-        for each in kept
-        for one in each
+        replace(row, weight=row.weight * whole / (len(kept) * len(rows)))
+        for rows in kept
+        for row in rows
     ]
     if not chosen:
         raise DataError(

@@ -103,7 +103,7 @@ def choose_sentence_thresholds(
     names = np.array([data_set(row) for row in rows])
     places = [np.flatnonzero(names == name) for name in np.unique(names)]
     return named_thresholds(
-        [Judged([rows[place] for place in own], column.support[own]) for own in places],
+        [Judged([rows[index] for index in indices], column.support[indices]) for indices in places],
         false_alarms,
     )
 
@@ -161,7 +161,7 @@ def justified_thresholds(
 
     ``kept`` is the sentence threshold of the bundle, for the case that none is justified.
     """
-    groups = [document(one.example) for one in scores]
+    groups = [document(score.example) for score in scores]
     columns = threshold_columns(scores)
     responses, words = columns["sentence"], columns["span"]
     chosen = choose_sentence_thresholds(responses, scores, rate).get("balanced")
@@ -189,7 +189,7 @@ def _justified(
     if not wrong.any() or wrong.all():
         why = f"the labels of {column.examples} examples hold one class or none"
         return UseThreshold(use, None, why, None, None, None, 0, n, None, None, None)
-    draws = Draws([groups[place] for place in column.example], use, _RESAMPLES)
+    draws = Draws([groups[index] for index in column.example], use, _RESAMPLES)
     area = draws.estimate(auroc(-support, wrong), np.arange(n))
     interval = area.interval()
     low, high = interval or (None, None)
@@ -221,15 +221,15 @@ def same_share(before: Column, threshold: float, after: Column) -> float:
 
 
 def dev_scores(
-    items: Sequence[Item], support: HeadLogits, found: LinearMap, faithfulness: Reduction
+    items: Sequence[Item], support: HeadLogits, linear_map: LinearMap, faithfulness: Reduction
 ) -> Iterator[DevScores]:
     """Return each example's scores under a map of the support head's logits."""
-    joined = probabilities(support, found, faithfulness)
+    joined = probabilities(support, linear_map, faithfulness)
     tokens, sentences = joined.tokens, joined.sentences
     first_token = first_sentence = 0
     for item in items:
-        own = sentences[first_sentence:], tokens[first_token:]
-        yield DevScores.of(item.labelled, item.tokenized, *own)
+        predicted = sentences[first_sentence:], tokens[first_token:]
+        yield DevScores.of(item.labelled, item.tokenized, *predicted)
         first_token += len(item.tokenized.response)
         first_sentence += len(item.tokenized.response_sentence_spans)
 
@@ -250,7 +250,7 @@ def choose_or_keep(
         DataError: No row has such a source.
     """
     prefixes = tuple(sources) or ("",)
-    places = [i for i, one in enumerate(after) if one.example.source.startswith(prefixes)]
+    places = [i for i, score in enumerate(after) if score.example.source.startswith(prefixes)]
     if not places:
         raise DataError(f"thresholds from {', '.join(prefixes)}: no row has such a source")
     was, now = (_every_column([scores[i] for i in places]) for scores in (before, after))
@@ -265,7 +265,7 @@ def choose_or_keep(
         None if old.careful is None else moved("sentence", old.careful),
         None if old.strict is None else moved("sentence", old.strict),
     )
-    choosing = [after[place] for place in places]
+    choosing = [after[index] for index in places]
     uses = justified_thresholds(choosing, rate, thresholds.sentence)
     sentence, span = (use.threshold for use in uses)
     if sentence is not None:
@@ -298,5 +298,5 @@ def _every_column(scores: Sequence[DevScores]) -> dict[str, Column]:
     """Return the columns of all scores, as if every example had labels."""
     labels = Labels(unsupported=(), adherent=True)
     return threshold_columns(
-        replace(one, example=replace(one.example, labels=labels)) for one in scores
+        replace(score, example=replace(score.example, labels=labels)) for score in scores
     )

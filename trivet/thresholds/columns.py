@@ -32,7 +32,7 @@ class Column:
 
     def rows(self, scores: Sequence[DevScores]) -> list[LabelledExample]:
         """Return the example of each item."""
-        return [scores[place].example for place in self.example]
+        return [scores[index].example for index in self.example]
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class DevScores:
     ) -> Self:
         """Return an example with its sentence and token support, which may be padded."""
         response, count = tokens.response, len(tokens.response_sentence_spans)
-        own = sentences[:count], response.offsets, support[: len(response)]
-        return cls(example, *own, tokens.response_sentence)
+        arrays = sentences[:count], response.offsets, support[: len(response)]
+        return cls(example, *arrays, tokens.response_sentence)
 
 
 def marked_words(words: Column, sentence: float, span: float) -> npt.NDArray[np.bool_]:
@@ -78,15 +78,15 @@ def threshold_columns(scores: Iterable[DevScores]) -> dict[str, Column]:
     responses: list[_Part] = []
     words: list[_Part] = []
     sentences = 0
-    for place, one in enumerate(scores):
-        labels = one.example.labels
-        if labels.adherent is not None and len(one.token_support):
-            weakest = one.sentence_support[np.unique(one.token_sentence)].min()
+    for index, score in enumerate(scores):
+        labels = score.example.labels
+        if labels.adherent is not None and len(score.token_support):
+            weakest = score.sentence_support[np.unique(score.token_sentence)].min()
             support, wrong = np.array([weakest], float), np.array([not labels.adherent], float)
-            responses.append((place, (support, wrong, np.ones(1), np.zeros(1), support)))
+            responses.append((index, (support, wrong, np.ones(1), np.zeros(1), support)))
         if labels.unsupported is not None:
-            words.append((place, _words(one, labels.unsupported, sentences)))
-            sentences += len(one.sentence_support)
+            words.append((index, _words(score, labels.unsupported, sentences)))
+            sentences += len(score.sentence_support)
     return {"sentence": _column(responses), "span": _column(words)}
 
 
@@ -95,29 +95,29 @@ _Part = tuple[int, tuple[FloatArray, ...]]  # index of the example; fields of it
 
 def _column(parts: Sequence[_Part]) -> Column:
     empty = np.zeros(0)
-    columns = [np.concatenate(each) for each in zip(*(values for _, values in parts), strict=True)]
+    columns = [np.concatenate(part) for part in zip(*(values for _, values in parts), strict=True)]
     support, unsupported, size, sentence, of_sentence = columns or [empty] * 5
     counts = [len(values[0]) for _, values in parts]
-    example = np.repeat(np.array([place for place, _ in parts], dtype=np.int64), counts)
+    example = np.repeat(np.array([index for index, _ in parts], dtype=np.int64), counts)
     sentence = sentence.astype(np.int64)
     return Column(support, unsupported, size, example, len(parts), sentence, of_sentence)
 
 
-def _words(one: DevScores, unsupported: Sequence[Span], sentences: int) -> tuple[FloatArray, ...]:
+def _words(score: DevScores, unsupported: Sequence[Span], sentences: int) -> tuple[FloatArray, ...]:
     """Return support, unsupported and all characters, sentence and its support of each word."""
-    response = one.example.example.response
+    response = score.example.example.response
     words = np.array([match.span() for match in _WORD.finditer(response)], dtype=np.int64)
     words = words.reshape(-1, 2)
     support, sentence = np.ones(len(words)), np.full(len(words), -1)
     # A token belongs to the last word that begins before the token ends: some tokenizers let a
     # token start at the space before the word.
-    home = np.searchsorted(words[:, 0], one.token_offsets[:, 1], side="left") - 1
+    home = np.searchsorted(words[:, 0], score.token_offsets[:, 1], side="left") - 1
     real = home >= 0
-    np.minimum.at(support, home[real], np.asarray(one.token_support, dtype=float)[real])
-    sentence[home[real]] = one.token_sentence[real]
+    np.minimum.at(support, home[real], np.asarray(score.token_support, dtype=float)[real])
+    sentence[home[real]] = score.token_sentence[real]
     read = sentence >= 0
     of_sentence = np.ones(len(words))
-    of_sentence[read] = one.sentence_support[sentence[read]]
+    of_sentence[read] = score.sentence_support[sentence[read]]
     totals = np.concatenate([[0], np.cumsum(marked_characters(len(response), unsupported))])
     gold = (totals[words[:, 1]] - totals[words[:, 0]]).astype(float)
     size = (words[:, 1] - words[:, 0]).astype(float)

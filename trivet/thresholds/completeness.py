@@ -45,8 +45,8 @@ def expected_completeness(
         means = sums / sizes.clip(min=1)
         shares.append(np.bincount(relevance.row, means, minlength=len(relevance.weight)))
     both, whole = shares
-    found: FloatArray = both / whole.clip(min=_SMALLEST)
-    return found
+    quotient: FloatArray = both / whole.clip(min=_SMALLEST)
+    return quotient
 
 
 def fit_completeness(

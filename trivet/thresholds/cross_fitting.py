@@ -54,7 +54,7 @@ def halves(groups: Sequence[str]) -> tuple[BoolArray, BoolArray]:
     """Split examples in two halves of whole groups. *Shape of each:* [B]."""
     names = sorted(set(groups))
     order = np.random.default_rng(0).permutation(len(names))
-    first = {names[place] for place in order[: len(names) // 2]}
+    first = {names[index] for index in order[: len(names) // 2]}
     mask = np.array([group in first for group in groups], dtype=np.bool_)
     return mask, ~mask
 
@@ -62,11 +62,11 @@ def halves(groups: Sequence[str]) -> tuple[BoolArray, BoolArray]:
 def parts(sources: Sequence[str], tokens: Sequence[int]) -> dict[str, BoolArray]:
     """Return the masks of reported examples: all, each source, each length bucket."""
     source, bucket = np.array(sources), np.array([bucket_of(count) for count in tokens])
-    found = {"all": np.ones(len(source), dtype=np.bool_)}
+    masks = {"all": np.ones(len(source), dtype=np.bool_)}
     if len(set(sources)) > 1:
-        found |= {name: source == name for name in sorted(set(sources))}
-    found |= {f"{name} tokens": bucket == name for name, _ in BUCKETS}
-    return {name: mask for name, mask in found.items() if mask.any()}
+        masks |= {name: source == name for name in sorted(set(sources))}
+    masks |= {f"{name} tokens": bucket == name for name, _ in BUCKETS}
+    return {name: mask for name, mask in masks.items() if mask.any()}
 
 
 def cross_fitted(
@@ -97,7 +97,7 @@ def head_report(
     before: Probabilities,
     after: Probabilities | None,
     masks: Mapping[str, BoolArray],
-    found: LinearMap | None = None,
+    linear_map: LinearMap | None = None,
     note: str = "",
 ) -> HeadReport:
     """Measure a head by its sentences, or ``faithfulness`` by whole responses.
@@ -113,37 +113,37 @@ def head_report(
     errors, curves = [], []
     for part, mask in masks.items():
         known = mask & np.isfinite(truth)
-        curves.append([_bins(one, kind, truth, known) for one in (before, after)])
+        curves.append([_bins(probs, kind, truth, known) for probs in (before, after)])
         errors.append(
             PartError(
                 part,
                 int(known.sum()),
                 *(expected_calibration_error(curve) for curve in curves[-1]),
                 *(
-                    _share_rmse(one, head, known) if unit == "context sentences" else None
-                    for one in (before, after)
+                    _share_rmse(probs, head, known) if unit == "context sentences" else None
+                    for probs in (before, after)
                 ),
             )
         )
     whole = curves[0]  # the first part is ``all``
-    return HeadReport(name, unit, found, note, tuple(errors), tuple(whole[0]), tuple(whole[1]))
+    return HeadReport(name, unit, linear_map, note, tuple(errors), tuple(whole[0]), tuple(whole[1]))
 
 
 def _bins(
-    found: Probabilities | None, kind: str, truth: FloatArray, known: BoolArray
+    predicted: Probabilities | None, kind: str, truth: FloatArray, known: BoolArray
 ) -> list[ReliabilityBin]:
-    if found is None:
+    if predicted is None:
         return []
-    probs = np.clip(getattr(found, kind), 0, 1)  # means may exceed 1 by rounding
+    probs = np.clip(getattr(predicted, kind), 0, 1)  # means may exceed 1 by rounding
     return reliability_bins(probs[known], truth[known])
 
 
-def _share_rmse(found: Probabilities | None, head: HeadLogits, known: BoolArray) -> float | None:
+def _share_rmse(probs: Probabilities | None, head: HeadLogits, known: BoolArray) -> float | None:
     """Return the root mean squared error of the examples' shares of true sentences."""
-    if found is None or not known.any():
+    if probs is None or not known.any():
         return None
     row = head.row[known]
     counts = np.bincount(row)
-    gaps = np.bincount(row, (found.sentences - head.truth)[known])
+    gaps = np.bincount(row, (probs.sentences - head.truth)[known])
     rows = counts > 0
     return float(np.sqrt(np.mean((gaps[rows] / counts[rows]) ** 2)))

@@ -73,16 +73,16 @@ IDENTITY = LinearMap()
 
 
 def probabilities(
-    head: HeadLogits, found: LinearMap, faithfulness: Reduction = "weakest_sentence"
+    head: HeadLogits, linear_map: LinearMap, faithfulness: Reduction = "weakest_sentence"
 ) -> Probabilities:
     """Return the probabilities of a head's logits under a map, joined as in the model."""
     import torch
 
-    margins = _margins(head, found.scale) + found.shift
+    margins = _margins(head, linear_map.scale) + linear_map.shift
     for name, values in _weighed(head, WEIGHED).items():
-        margins = margins + getattr(found, name) * torch.from_numpy(values)
-    joined = join_logits(head, margins, faithfulness, found.layer)
-    return Probabilities(*(each.numpy() for each in joined))
+        margins = margins + getattr(linear_map, name) * torch.from_numpy(values)
+    joined = join_logits(head, margins, faithfulness, linear_map.layer)
+    return Probabilities(*(tensor.numpy() for tensor in joined))
 
 
 def fit(
@@ -125,7 +125,7 @@ def fit(
 
 def _weighed(head: HeadLogits, names: Collection[Weighed]) -> dict[Weighed, FloatArray]:
     values = {name: getattr(head, name) for name in names}
-    return {name: each for name, each in values.items() if each is not None}
+    return {name: column for name, column in values.items() if column is not None}
 
 
 def minimize(
@@ -138,16 +138,16 @@ def minimize(
     from scipy import optimize  # of the extra ``train``, as torch is, which gives the logits
 
     def with_slopes(values: FloatArray) -> tuple[float, FloatArray]:
-        given = torch.tensor(values, requires_grad=True)
-        found = objective(given)
-        (slopes,) = torch.autograd.grad(found, given)
-        return float(found.detach()), slopes.numpy()
+        point = torch.tensor(values, requires_grad=True)
+        loss = objective(point)
+        (slopes,) = torch.autograd.grad(loss, point)
+        return float(loss.detach()), slopes.numpy()
 
     options = {"ftol": 1e-15, "gtol": 1e-9, "maxiter": 1000}
-    found: FloatArray = optimize.minimize(
+    minimum: FloatArray = optimize.minimize(
         with_slopes, start, jac=True, method="L-BFGS-B", bounds=bounds or None, options=options
     ).x
-    return found
+    return minimum
 
 
 def _labels(head: HeadLogits, weighing: Weighing) -> tuple[bool, BoolArray, FloatArray] | None:
@@ -194,14 +194,14 @@ def _fit_linear(
 
     start = np.zeros(2 + len(weighed))
     start[0] = np.log(spread)  # the map that changes nothing
-    found = minimize(objective, start)
-    if (fitted := float(np.exp(found[0]))) < _LEAST_SPREAD:
+    minimum = minimize(objective, start)
+    if (fitted := float(np.exp(minimum[0]))) < _LEAST_SPREAD:
         raise DataError(
             f"{what}: labels and logits are unrelated or inversely related (fitted, the logits' "
             f"spread is {fitted:.3f}); not fitted"
         )
-    scale, shift = map(float, read(torch.from_numpy(found)))
-    return LinearMap(scale, shift, **dict(zip(weighed, found[2:].tolist(), strict=True)))
+    scale, shift = map(float, read(torch.from_numpy(minimum)))
+    return LinearMap(scale, shift, **dict(zip(weighed, minimum[2:].tolist(), strict=True)))
 
 
 def _margins(head: HeadLogits, scale: Tensor | float = 1.0) -> Tensor:
@@ -224,17 +224,17 @@ def _softplus(values: Tensor) -> Tensor:
 
 def fit_sentence_layer(
     head: HeadLogits,
-    found: LinearMap,
+    linear_map: LinearMap,
     weighing: Weighing = "example",
     rows: BoolArray | None = None,
 ) -> SentenceLayer:
     """Return the layer of maximum posterior over the sentences with labels.
 
-    ``found`` is the map of the support logits, of which a layer is ignored; ``rows`` [B] are those
-    to fit on, None for all. Without sentences of both kinds the layer changes nothing.
+    ``linear_map`` is that of the support logits, of which a layer is ignored; ``rows`` [B] are
+    those to fit on, None for all. Without sentences of both kinds the layer changes nothing.
     """
     bare = replace(head, features=None, has_claim=None, lexical_overlap=None)
-    means = probabilities(bare, found).sentences
+    means = probabilities(bare, linear_map).sentences
     known, weight = _known(head, weighing, rows)
     truth = head.truth[known]
     if head.features is None or len(np.unique(truth)) < 2:
@@ -247,11 +247,11 @@ def fit_sentence_layer(
 
 def rescale_layer(
     head: HeadLogits,
-    found: LinearMap,
+    linear_map: LinearMap,
     weighing: Weighing = "example",
     rows: BoolArray | None = None,
 ) -> SentenceLayer:
-    """Return the layer of ``found`` with its logit, the weighted sum, scaled and shifted anew.
+    """Return the layer of ``linear_map`` with its logit, the weighted sum, scaled and shifted anew.
 
     So its weights keep their proportions; they may come from sources whose share of unsupported
     sentences is not that of answers. Arguments as of ``fit_sentence_layer``.
@@ -260,16 +260,16 @@ def rescale_layer(
         DataError: The rows do not have sentences of both kinds.
     """
     known, weight = _known(head, weighing, rows)
-    truth, layer = head.truth[known], found.layer
+    truth, layer = head.truth[known], linear_map.layer
     if len(np.unique(truth)) < 2:
         raise DataError(
             "support: needs labels of sentences of both kinds, 1 and 0, to fit its layer"
         )
-    support = probabilities(head, found).sentences[known]
+    support = probabilities(head, linear_map).sentences[known]
     inputs = np.column_stack([logits_of(support), np.ones(len(truth))])
     low = layer.scale * float(logits_of(np.array(_UNSUPPORTED))) + layer.shift + layer.weights[0]
     scale, shift = map(float, _maximum(inputs, truth, weight, low))
-    weights = tuple(scale * each for each in layer.weights)
+    weights = tuple(scale * layer_weight for layer_weight in layer.weights)
     return SentenceLayer(scale * layer.scale, scale * layer.shift + shift, weights)
 
 
@@ -310,15 +310,15 @@ def _maximum(inputs: FloatArray, truth: FloatArray, weight: FloatArray, low: flo
         return torch.cat([values[:1], (limit - reach @ values)[None], values[2:]])
 
     def loss(values: Tensor) -> Tensor:
-        found = read(values)
-        likelihood = weights @ torch.nn.functional.logsigmoid(rows @ found)
-        return ((found - mean) / deviation).square().sum() / 2 - likelihood
+        layer = read(values)
+        likelihood = weights @ torch.nn.functional.logsigmoid(rows @ layer)
+        return ((layer - mean) / deviation).square().sum() / 2 - likelihood
 
     # Features after the first lower support.
     bounds = [(_LEAST_SCALE, None), (0, None), (0, None), *[(None, 0)] * (len(FEATURES) - 1)]
     first = np.array([1.0, max(0.0, limit - low), *start[2:]])
-    found = minimize(loss, first, bounds[:count])
-    result: FloatArray = read(torch.from_numpy(found)).numpy()
+    minimum = minimize(loss, first, bounds[:count])
+    result: FloatArray = read(torch.from_numpy(minimum)).numpy()
     return result
 
 
@@ -328,20 +328,20 @@ def choose_sources(pairs: HeadLogits, old: EvidenceInfo | None = None) -> Eviden
     Without labels of both kinds the old map is kept, or the identity.
     """
     try:
-        found = fit(pairs, what="evidence", weighed=["lexical_overlap"])
+        linear_map = fit(pairs, what="evidence", weighed=["lexical_overlap"])
     except DataError as error:
         logger.warning("%s; the sources are not calibrated", error)
         return old or EvidenceInfo(scale=1.0, shift=0.0, threshold=DEFAULT_THRESHOLD)
     overlap = pairs.lexical_overlap
     assert overlap is not None
-    z = found.scale * pairs.logits + found.shift + found.lexical_overlap * overlap
+    z = linear_map.scale * pairs.logits + linear_map.shift + linear_map.lexical_overlap * overlap
     known = ~np.isnan(pairs.truth)
     probs, truth = sigmoid(z[known]), pairs.truth[known]
     best = best_threshold(1 - probs, truth)
     chosen = EvidenceInfo(
-        scale=found.scale,
-        shift=found.shift,
-        lexical_overlap=found.lexical_overlap,
+        scale=linear_map.scale,
+        shift=linear_map.shift,
+        lexical_overlap=linear_map.lexical_overlap,
         threshold=1 - best.threshold if best else DEFAULT_THRESHOLD,
     )
     logger.info("evidence: %s", chosen)

@@ -65,8 +65,8 @@ def read_heads(
     verdict = np.array([_verdict(item) for item in items], dtype=np.float64)
     unknown = np.full_like(verdict, np.nan)
     return {
-        name: _together(found, verdict if name == "support" else unknown, weight)
-        for name, found in rows.items()
+        name: _together(head_rows, verdict if name == "support" else unknown, weight)
+        for name, head_rows in rows.items()
     }
 
 
@@ -89,11 +89,11 @@ def _read(
     response_at = windows.response_at[0, : len(layout.response_row)]
     shown = response_at >= 0
     answered = len(read.response) > 0
-    found: dict[HeadName, _Row] = {}
+    rows: dict[HeadName, _Row] = {}
     if "support" in logits:
         has_claim = np.array([role == "claim" for role in layout.roles], dtype=np.bool_)
         truth = _supported(read.response_sentence_spans, labels)
-        found["support"] = _Row(
+        rows["support"] = _Row(
             logits=logits["support"].flatten(0, 1)[response_at[shown]].numpy(),
             copies=shown.sum(-1).numpy(),
             is_evidence=is_evidence.expand_as(shown)[shown].numpy(),
@@ -119,7 +119,7 @@ def _read(
             with torch.autocast("cpu", enabled=False):  # in fp32, as the graph computes it
                 similarity = question_similarity(logits["evidence"], *windows[1:3], context_at)
             known = known + model.similarity * similarity
-        found[name] = _Row(
+        rows[name] = _Row(
             logits=known.numpy(),
             copies=np.ones(len(context_at), dtype=np.int64),
             is_evidence=np.zeros(len(context_at), dtype=np.bool_),
@@ -129,8 +129,8 @@ def _read(
             similarity=None if similarity is None else similarity.numpy().astype(np.float64),
         )
     if "evidence" in heads:
-        found["evidence"] = _pair_row(item, pairs, logits.get("evidence"))
-    return found
+        rows["evidence"] = _pair_row(item, pairs, logits.get("evidence"))
+    return rows
 
 
 def _pair_row(item: Item, labels: IntArray, states: Tensor | None) -> _Row:
@@ -190,8 +190,8 @@ def _together(rows: Sequence[_Row], verdict: FloatArray, weight: FloatArray) -> 
 
 
 def _stacked(arrays: Sequence[npt.NDArray[_Kind] | None]) -> npt.NDArray[_Kind] | None:
-    given = [each for each in arrays if each is not None]
-    return np.concatenate(given) if given else None
+    present = [array for array in arrays if array is not None]
+    return np.concatenate(present) if present else None
 
 
 def _verdict(item: Item) -> float:
@@ -220,9 +220,9 @@ def _marked(sentences: Sequence[ContextSpan], spans: Sequence[ContextSpan] | Non
     if spans is None:
         return np.full(len(sentences), np.nan)
     marks = np.zeros(len(sentences))
-    context = np.array([one.context for one in sentences])
+    context = np.array([sentence.context for sentence in sentences])
     for number in {span.context for span in spans}:
         here = context == number
-        own = [sentence for sentence in sentences if sentence.context == number]
-        marks[here] = touched_sentences(own, [span for span in spans if span.context == number])
+        inside = [sentence for sentence in sentences if sentence.context == number]
+        marks[here] = touched_sentences(inside, [span for span in spans if span.context == number])
     return marks

@@ -87,19 +87,19 @@ def join_logits(
     sentences = tokens.new_zeros(len(row)).scatter_add(0, sentence, tokens) / sizes
     if head.features is not None:
         sentences = weigh_sentences(sentences, torch.from_numpy(head.features), layer)
-    parts, place = sentences, row
+    parts, response = sentences, row
     if head.has_claim is not None:
         has_claim = torch.from_numpy(head.has_claim)
         sentences = torch.where(has_claim, sentences, 1.0)
-        parts, place = sentences[has_claim], row[has_claim]
+        parts, response = sentences[has_claim], row[has_claim]
     if faithfulness == "weakest_token":
         return tokens, sentences, _lowest(tokens, row[sentence], count)
-    whole = _lowest(parts, place, count)
+    whole = _lowest(parts, response, count)
     if faithfulness == "two_weakest_sentences":
-        at_lowest = parts <= whole[place]
-        following = _lowest(parts[~at_lowest], place[~at_lowest], count)
-        lowest = torch.bincount(place[at_lowest], minlength=count)
-        has_next = (lowest == 1) & (torch.bincount(place, minlength=count) > 1)
+        at_lowest = parts <= whole[response]
+        following = _lowest(parts[~at_lowest], response[~at_lowest], count)
+        lowest = torch.bincount(response[at_lowest], minlength=count)
+        has_next = (lowest == 1) & (torch.bincount(response, minlength=count) > 1)
         whole = whole + (torch.where(has_next, following, whole) - whole) / 3
     return tokens, sentences, whole
 
@@ -115,7 +115,7 @@ def _join_copies(head: HeadLogits, margins: Tensor) -> Tensor:
     if head.is_evidence is None:
         return highest(margins, token, count)
     some = torch.from_numpy(head.is_evidence)
-    ordinary, gathered = (highest(margins[own], token[own], count) for own in (~some, some))
+    ordinary, gathered = (highest(margins[mask], token[mask], count) for mask in (~some, some))
     windows = torch.bincount(token[~some], minlength=count)
     joined: Tensor = join_evidence(ordinary, gathered, gathered > -torch.inf, windows)
     return joined
@@ -131,14 +131,14 @@ def highest(margins: Tensor, token: Tensor, count: int) -> Tensor:
     return margins.new_full((count,), -np.inf).scatter_reduce(0, token, margins, "amax")
 
 
-def _lowest(parts: Tensor, place: Tensor, count: int) -> Tensor:
+def _lowest(parts: Tensor, response: Tensor, count: int) -> Tensor:
     """Return the minimum of the parts of each response, 1 without any. *Shapes:* [P] x 2 -> [B]."""
-    return parts.new_ones(count).scatter_reduce(0, place, parts, "amin")
+    return parts.new_ones(count).scatter_reduce(0, response, parts, "amin")
 
 
-def _renumbered(place: IntArray, kept: BoolArray) -> IntArray:
-    found: IntArray = (np.cumsum(kept) - 1)[place]
-    return found
+def _renumbered(indices: IntArray, kept: BoolArray) -> IntArray:
+    renumbered: IntArray = (np.cumsum(kept) - 1)[indices]
+    return renumbered
 
 
 def _some(values: npt.NDArray[_Kind] | None, chosen: BoolArray) -> npt.NDArray[_Kind] | None:

@@ -35,16 +35,16 @@ _EXPLAINED = (
 
 def lines(reports: Sequence[HeadReport], chosen: ChosenThresholds) -> list[str]:
     """Return one line for each head, rule, threshold, bound, data set without one, and source."""
-    found = []
+    texts = []
     for report in reports:
         every = report.errors[0]
         words = f"{report.name}: {_map_words(report)}; ECE of {every.n} {report.unit} "
-        found.append(f"{words}{_figure(every.before)} -> {_figure(every.after)}")
-    found += [_rule_words(chosen.rate)] if chosen.uses else []
-    found += [use.words() for use in chosen.uses]
-    found += [bound.words() for bound in chosen.bounds]
-    found += [small.words() for small in chosen.too_few]
-    return found + [source.words() for source in chosen.sources]
+        texts.append(f"{words}{_figure(every.before)} -> {_figure(every.after)}")
+    texts += [_rule_words(chosen.rate)] if chosen.uses else []
+    texts += [use.words() for use in chosen.uses]
+    texts += [bound.words() for bound in chosen.bounds]
+    texts += [small.words() for small in chosen.too_few]
+    return texts + [source.words() for source in chosen.sources]
 
 
 def check_path(path: Path) -> None:
@@ -80,7 +80,7 @@ def write_report(
         "rate": chosen.rate,
         "thresholds": [dataclasses.asdict(use) for use in chosen.uses],
         "false_alarms": [dataclasses.asdict(bound) for bound in chosen.bounds],
-        "too_few_documents": [dataclasses.asdict(one) for one in chosen.too_few],
+        "too_few_documents": [dataclasses.asdict(small) for small in chosen.too_few],
         "sources": [dataclasses.asdict(source) for source in chosen.sources],
     }
     text = json.dumps(record, ensure_ascii=False, allow_nan=False, indent=2)
@@ -143,14 +143,14 @@ def _curve(report: HeadReport) -> str:
 
 
 def _map_words(report: HeadReport) -> str:
-    found = report.found
+    map_ = report.found
     words = "unchanged"
-    if found is not None:
-        words = f"scale {found.scale:.3f}, shift {found.shift:.3f}"
-        for name in (each for each in WEIGHED if getattr(found, each)):
-            words += f", {name.replace('_', ' ')} {getattr(found, name):.3f}"
-        if found.layer.weights:
-            words += f", layer: scale {found.layer.scale:.3f}, shift {found.layer.shift:.3f}"
+    if map_ is not None:
+        words = f"scale {map_.scale:.3f}, shift {map_.shift:.3f}"
+        for name in (column for column in WEIGHED if getattr(map_, column)):
+            words += f", {name.replace('_', ' ')} {getattr(map_, name):.3f}"
+        if map_.layer.weights:
+            words += f", layer: scale {map_.layer.scale:.3f}, shift {map_.layer.shift:.3f}"
     return f"{words} ({report.note})" if report.note else words
 
 
@@ -176,12 +176,12 @@ def describe(
 ) -> CalibrationInfo:
     """Return the bundle's record: this calibration combined with earlier ones."""
     heads = dict(old.heads)
-    for name, found in fitted.items():
-        one = heads.get(name, PlattInfo(scale=1.0, shift=0.0))
+    for name, map_ in fitted.items():
+        base = heads.get(name, PlattInfo(scale=1.0, shift=0.0))
         heads[name] = PlattInfo(
-            scale=found.scale * one.scale,
-            shift=found.scale * one.shift + found.shift,
-            **{name: found.scale * getattr(one, name) + getattr(found, name) for name in WEIGHED},
+            scale=map_.scale * base.scale,
+            shift=map_.scale * base.shift + map_.shift,
+            **{name: map_.scale * getattr(base, name) + getattr(map_, name) for name in WEIGHED},
         )
     errors = dict(old.errors)
     for report in reports:
@@ -191,8 +191,8 @@ def describe(
             errors[cast(HeadName, report.name)] = error
     layer = old.sentences
     if "support" in fitted:
-        found = fitted["support"]
-        layer = SentenceLayerInfo.of(found.layer) if found.layer.weights else None
+        map_ = fitted["support"]
+        layer = SentenceLayerInfo.of(map_.layer) if map_.layer.weights else None
     stays = keeps_maps or not heads.keys() <= fitted.keys()
     return CalibrationInfo(
         heads=heads,
