@@ -237,15 +237,15 @@ def plan(config: TrainConfig) -> str:
     uncached = replace(config, data=replace(config.data, cache=None))  # nothing is written
     items, dev, _, leaks = prepared_rows(uncached, row_preparation(config, tokenizer))
     epoch = _epoch_steps(config, items)
-    windows = [sum(len(item.layout.rows) for item in each) for each in (items, dev)]
+    windows = [sum(len(item.layout.rows) for item in rows) for rows in (items, dev)]
     steps = epoch * config.optim.epochs
     if config.optim.max_steps > 0:
         steps = min(steps, config.optim.max_steps)
     parameters = list(model.parameters())
-    trained = sum(each.numel() for each in parameters if each.requires_grad)
+    trained = sum(weight.numel() for weight in parameters if weight.requires_grad)
     return "\n".join(
         (
-            f"parameters: {sum(each.numel() for each in parameters):,} ({trained:,} trained)",
+            f"parameters: {sum(weight.numel() for weight in parameters):,} ({trained:,} trained)",
             f"train: {len(items):,} rows, {windows[0]:,} windows an epoch, before augmentation",
             f"dev: {len(dev):,} rows, {windows[1]:,} windows",
             *([] if leaks is None else [f"left out of train, because of data.test: {leaks}"]),
@@ -257,12 +257,12 @@ def plan(config: TrainConfig) -> str:
 def _check_sources(config: TrainConfig) -> None:
     """Refuse data that are certainly not there, before weights are downloaded."""
     for part in ("train", "dev", "test"):
-        for place, source in enumerate(getattr(config.data, part)):
+        for index, source in enumerate(getattr(config.data, part)):
             try:
                 check_source(source.spec)
             except DataError as error:
                 raise DataError(
-                    f"data.{part}[{place}].spec: {error}; put the rows there, or give your own: "
+                    f"data.{part}[{index}].spec: {error}; put the rows there, or give your own: "
                     f"'data.{part}=[{{spec: \"jsonl:FILE\"}}]'"
                 ) from error
 

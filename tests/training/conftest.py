@@ -81,10 +81,10 @@ def config_of(encoder: Path, data: tuple[Path, Path]) -> ConfigOf:
     """Return a function that makes the configuration of a tiny run in a folder."""
 
     def make(folder: Path, *overrides: str, data: tuple[Path, Path] = data) -> TrainConfig:
-        given = [f"encoder.name={encoder}", "encoder.head_dropout=0", f"run.folder={folder}"]
+        settings = [f"encoder.name={encoder}", "encoder.head_dropout=0", f"run.folder={folder}"]
         for name, rows in zip(("train", "dev"), data, strict=True):
-            given.append(f"data.{name}=[{{spec: 'jsonl:{rows}', split: all}}]")
-        return load_config([Path("tiny.yaml")], [*given, *overrides])
+            settings.append(f"data.{name}=[{{spec: 'jsonl:{rows}', split: all}}]")
+        return load_config([Path("tiny.yaml")], [*settings, *overrides])
 
     return make
 

@@ -47,13 +47,13 @@ def test_the_others_are_added_and_the_verdicts_stay(
     assert info.heads == ("support", "relevance", "utilization", "evidence")
     assert (info.window, info.thresholds) == (old.window, old.thresholds)
     assert info.faithfulness == old.faithfulness == "weakest_token"
-    before, after = (load_rag_model(read_bundle(each)) for each in (imported, second))
+    before, after = (load_rag_model(read_bundle(folder)) for folder in (imported, second))
     state = after.state_dict()
     assert all(torch.equal(tensor, state[name]) for name, tensor in before.state_dict().items())
     plain, whole = (in_torch(folder).evaluate(*ASKED) for folder in (imported, second))
     assert whole.faithfulness == plain.faithfulness
     assert whole.unsupported == plain.unsupported
-    assert [each.support for each in whole.sentences] == [each.support for each in plain.sentences]
+    assert [part.support for part in whole.sentences] == [part.support for part in plain.sentences]
     scores = (whole.relevance, whole.utilization)
     assert all(score is not None and 0 < score < 1 for score in scores)
     assert whole.sentences[0].evidence is not None

@@ -77,8 +77,8 @@ def test_damage_is_seen_and_the_one_before_is_taken(
     if damage == "cut":
         last.write_bytes(content[: len(content) // 2])
     else:  # one bit of one weight: torch loads it and says nothing
-        place = content.index(torch.arange(1000.0).numpy().tobytes()) + 2000
-        last.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        offset = content.index(torch.arange(1000.0).numpy().tobytes()) + 2000
+        last.write_bytes(content[:offset] + bytes([content[offset] ^ 1]) + content[offset + 1 :])
         assert not torch.equal(torch.load(last)["weights"], torch.arange(1000.0))
     with caplog.at_level(logging.WARNING):
         assert newest_whole(tmp_path) == before
@@ -90,11 +90,11 @@ def test_wherever_a_byte_is_wrong_the_answer_is_a_sentence_and_no_error(tmp_path
     path = save(tmp_path / "last.ckpt", weights=torch.arange(6.0))
     content = path.read_bytes()
     assert damage_of(path) is None
-    said = set()
-    for place in range(1, len(content), 10):
-        path.write_bytes(content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :])
-        said.add((damage_of(path) or "none").partition(":")[0])
-    assert {"none", "UnicodeDecodeError"} < said, "padding may be anything, names may not"
+    answers = set()
+    for offset in range(1, len(content), 10):
+        path.write_bytes(content[:offset] + bytes([content[offset] ^ 0xFF]) + content[offset + 1 :])
+        answers.add((damage_of(path) or "none").partition(":")[0])
+    assert {"none", "UnicodeDecodeError"} < answers, "padding may be anything, names may not"
 
 
 def test_no_checkpoint_is_no_damage_but_only_damaged_ones_are_refused(tmp_path: Path) -> None:

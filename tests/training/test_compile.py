@@ -32,13 +32,13 @@ def test_gradients_are_those_of_layers_that_are_not_compiled(
     compile_layers(compiled.trunk)
     for length in (16, 24):
         inputs = [torch.ones(3, length, dtype=torch.long)] * 3
-        for each in (model, compiled):
-            each.zero_grad()
+        for variant in (model, compiled):
+            variant.zero_grad()
             torch.stack(
-                [part.sum() for part in each.train().read(*inputs).values()]
+                [part.sum() for part in variant.train().read(*inputs).values()]
             ).sum().backward()
-        for one, other in zip(model.parameters(), compiled.parameters(), strict=True):
-            torch.testing.assert_close(one.grad, other.grad, atol=1e-5, rtol=1e-4)
+        for parameter, other in zip(model.parameters(), compiled.parameters(), strict=True):
+            torch.testing.assert_close(parameter.grad, other.grad, atol=1e-5, rtol=1e-4)
 
 
 def test_a_run_ends_in_a_bundle_that_loads(tmp_path: Path, config_of: ConfigOf) -> None:

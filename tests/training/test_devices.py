@@ -111,13 +111,13 @@ def test_two_processes_make_the_steps_of_one(
     folder, data, both = answers
     # Eight rows per step: of one process, or four of each of two. All rows have the same labels, so
     # the mean over eight is the mean of the two means.
-    one = train(config_of(tmp_path / "alone", "optim.batch_windows=8", data=data))
+    alone = train(config_of(tmp_path / "alone", "optim.batch_windows=8", data=data))
     for epoch in (0, 1):
         ids = [name for rank in both for name in rank["seen"][epoch]]
         assert [len(rank["seen"][epoch]) for rank in both] == [4, 4]
         assert sorted(ids) == sorted(f"train-{n}" for n in range(8)), "each row once per epoch"
     shared = load_file(folder / "shared" / "bundle" / WEIGHTS_NAME)
-    for name, tensor in load_file(one / WEIGHTS_NAME).items():
+    for name, tensor in load_file(alone / WEIGHTS_NAME).items():
         if not name.endswith("key.bias"):  # its gradient is only rounding, and AdamW scales it up
             torch.testing.assert_close(shared[name], tensor, atol=1e-5, rtol=1e-4, msg=name)
     scores, expected = (
@@ -143,5 +143,5 @@ def test_one_diverged_device_stops_all_and_every_batch_is_named(answers: Answers
     (message,) = {answer["message"] for answer in answers[2]}
     assert "diverged at step 4: total is inf; the 2 examples" in message
     written = json.loads((answers[0] / "diverged.json").read_text(encoding="utf-8"))
-    read = [each["id"] for one in written["batches"] for each in one["examples"]]
+    read = [example["id"] for batch in written["batches"] for example in batch["examples"]]
     assert read == ["row-0", "row-1"]

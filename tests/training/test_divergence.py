@@ -34,26 +34,26 @@ def test_the_step_the_loss_and_the_examples_are_named(
     ) -> dict[str, Tensor]:
         batches.append([example.example.id for example in batch.examples])
         weights[:] = list(self.model.parameters())
-        found = losses(self, batch, logits, outputs)
+        terms = losses(self, batch, logits, outputs)
         if self.global_step == 3:
-            loss = found["relevance"]
+            loss = terms["relevance"]
             # The root of 0 is 0, but its slope is infinite.
             spoilt = loss * float("nan") if what == "loss" else loss + (loss - loss.detach()).sqrt()
-            found["relevance"] = spoilt
-        return found
+            terms["relevance"] = spoilt
+        return terms
 
     monkeypatch.setattr(RagTraining, "losses", spoil)
     with pytest.raises(DivergedError) as stopped:
         train(config_of(tmp_path / "run"))
 
     file = tmp_path / "run" / "diverged.json"
-    said = str(stopped.value)
-    assert all(each in said for each in ("diverged at step 3", str(file), "gradient_norm is"))
-    assert ("relevance is nan" in said) == (what == "loss") and "support" not in said
+    message = str(stopped.value)
+    assert all(words in message for words in ("diverged at step 3", str(file), "gradient_norm is"))
+    assert ("relevance is nan" in message) == (what == "loss") and "support" not in message
     written = json.loads(file.read_text(encoding="utf-8"))
     assert written["step"] == 3
     (batch,) = written["batches"]
-    assert [each["id"] for each in batch["examples"]] == batches[-1]
-    assert {(each["group"], each["source"]) for each in batch["examples"]} == {("train", "tiny")}
+    assert [row["id"] for row in batch["examples"]] == batches[-1]
+    assert {(row["group"], row["source"]) for row in batch["examples"]} == {("train", "tiny")}
     assert all(torch.isfinite(weight).all() for weight in weights), "no step was made with it"
     assert not (tmp_path / "run" / "bundle").exists()

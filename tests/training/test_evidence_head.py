@@ -38,12 +38,12 @@ def sourced(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     for group, count in (("train", 24), ("dev", 8)):
         lines = []
         for number in range(count):
-            one = row(number, *PAIRS[number % 4], group)
-            if not one["labels"]["unsupported"]:
-                evidence = {"response": [0, len(one["response"])]}
-                evidence["contexts"] = one["labels"]["relevant"]
-                one["labels"]["evidence"] = [evidence]
-            lines.append(json.dumps(one))
+            line = row(number, *PAIRS[number % 4], group)
+            if not line["labels"]["unsupported"]:
+                evidence = {"response": [0, len(line["response"])]}
+                evidence["contexts"] = line["labels"]["relevant"]
+                line["labels"]["evidence"] = [evidence]
+            lines.append(json.dumps(line))
         files.append(tmp_path_factory.mktemp("sourced") / f"{group}.jsonl")
         files[-1].write_text("\n".join(lines), encoding="utf-8")
     return files[0], files[1]
@@ -74,16 +74,16 @@ def test_the_similarity_of_question_and_sentence_moves_relevance_in_weights_and_
         calibrate(trained, data, "all", alone, out=tmp_path / "none")
     assert "similarity" in (bundle.folder / "README.md").read_text(encoding="utf-8")
     export_onnx(bundle.folder, threads=1)
-    found = [
-        each.evaluate(QUESTION, MILL, RESPONSE).relevance
-        for each in (
+    relevances = [
+        evaluator.evaluate(QUESTION, MILL, RESPONSE).relevance
+        for evaluator in (
             Evaluator(bundle.folder, 1, backend="onnx", precision="fp32"),
             in_torch(bundle.folder),
             in_torch(Path(shutil.copytree(trained, tmp_path / "without"))),
         )
     ]
-    assert found[0] == pytest.approx(found[1], abs=1e-4)
-    assert found[1] != pytest.approx(found[2], abs=1e-3)
+    assert relevances[0] == pytest.approx(relevances[1], abs=1e-4)
+    assert relevances[1] != pytest.approx(relevances[2], abs=1e-3)
 
 
 def test_a_head_is_added_and_all_else_of_the_bundle_stays(
@@ -91,21 +91,21 @@ def test_a_head_is_added_and_all_else_of_the_bundle_stays(
 ) -> None:
     first = Path(shutil.copytree(trained, tmp_path / "first"))
     calibrate(first, [f"jsonl:{sourced[1]}"], "all", Choices(lexical_overlap=True))
-    found = added(config_of, tmp_path / "second", first, sourced)
-    old, info = read_bundle(first).info, found.info
+    second = added(config_of, tmp_path / "second", first, sourced)
+    old, info = read_bundle(first).info, second.info
     assert info.heads == (*old.heads, "evidence")
     assert (info.thresholds, info.calibration) == (old.thresholds, old.calibration)
-    before, after = (load_rag_model(each) for each in (read_bundle(first), found))
+    before, after = (load_rag_model(bundle) for bundle in (read_bundle(first), second))
     assert before.lexical_overlap == after.lexical_overlap != {}
     state = after.state_dict()
     assert all(torch.equal(tensor, state[name]) for name, tensor in before.state_dict().items())
 
-    export_onnx(found.folder, threads=1)
+    export_onnx(second.folder, threads=1)
     of_graph, of_weights, plain = (
-        each.evaluate(QUESTION, MILL, RESPONSE)
-        for each in (
-            Evaluator(found.folder, 1, backend="onnx", precision="fp32"),
-            in_torch(found.folder),
+        evaluator.evaluate(QUESTION, MILL, RESPONSE)
+        for evaluator in (
+            Evaluator(second.folder, 1, backend="onnx", precision="fp32"),
+            in_torch(second.folder),
             in_torch(first),
         )
     )
@@ -113,11 +113,11 @@ def test_a_head_is_added_and_all_else_of_the_bundle_stays(
         assert all(sentence.evidence is not None for sentence in verdict.sentences)
         assert read_evaluation(verdict.to_dict()) == verdict
     assert of_graph.to_dict() == approximately(of_weights.to_dict(), 1e-3)
-    without = tuple(replace(each, evidence=None) for each in of_weights.sentences)
+    without = tuple(replace(sentence, evidence=None) for sentence in of_weights.sentences)
     assert replace(of_weights, sentences=without).to_json() == plain.to_json()
 
-    calibrate(found.folder, [f"jsonl:{sourced[1]}"], "all")
-    assert read_bundle(found.folder).info.evidence is not None
+    calibrate(second.folder, [f"jsonl:{sourced[1]}"], "all")
+    assert read_bundle(second.folder).info.evidence is not None
 
 
 def test_other_windows_are_kept_and_ask_for_calibration(
@@ -131,10 +131,10 @@ def test_other_windows_are_kept_and_ask_for_calibration(
     scores = read_bundle(EMBEDDED_BUNDLE).info.scores
     add_files(first, {}, read_bundle(first).info.model_copy(update={"scores": scores}))
     settings = ["window.evidence_sentences=1", "window.sort_contexts=true"]
-    found = added(config_of, tmp_path / "second", first, sourced, *settings)
-    own = read_bundle(first).info.window
-    assert found.info.window == replace(own, evidence_sentences=1, sort_contexts=True)
-    assert found.info.scores == ()
+    second = added(config_of, tmp_path / "second", first, sourced, *settings)
+    window = read_bundle(first).info.window
+    assert second.info.window == replace(window, evidence_sentences=1, sort_contexts=True)
+    assert second.info.scores == ()
     assert "run `trivet calibrate` on the new bundle" in caplog.text
 
 
@@ -167,7 +167,7 @@ def long_contexts(sourced: tuple[Path, Path], folder: Path) -> tuple[Path, Path]
     for file in sourced:
         rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
         more = [" ".join([text] * times) for times in (2, 3) for text in MILL]
-        longer = [one | {"contexts": [*one["contexts"], *more]} for one in rows]
+        longer = [row | {"contexts": [*row["contexts"], *more]} for row in rows]
         files.append(folder / file.name)
         files[-1].write_text("\n".join(map(json.dumps, longer)), encoding="utf-8")
     return files[0], files[1]

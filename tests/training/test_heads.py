@@ -47,9 +47,9 @@ def test_some_heads_are_trained_exported_and_alone_in_the_verdict(
         assert {name for name in every if getattr(verdict, name) is not None} == known
         assert len(verdict.sentences) == (2 if "support" in heads else 0)
         assert bool(verdict.unsupported) == (verdict.adherent is False)
-        for one in (each for context in verdict.contexts for each in context.sentences):
-            assert (one.relevance is None) == ("relevance" not in heads)
-            assert (one.utilization is None) == ("utilization" not in heads)
+        for sentence in (s for context in verdict.contexts for s in context.sentences):
+            assert (sentence.relevance is None) == ("relevance" not in heads)
+            assert (sentence.utilization is None) == ("utilization" not in heads)
         assert read_evaluation(verdict.to_dict()) == verdict
     if "support" not in heads:
         with pytest.raises(BackendError, match="no support head"):

@@ -105,8 +105,8 @@ def test_an_epoch_of_batches_has_the_gradient_of_all_examples_together(
         torch.testing.assert_close(grouped[name], gradient, atol=1e-4 * size + 1e-7, rtol=1e-3)
     # The mean over each batch weighs the rows of many windows more.
     before, whole = (
-        torch.cat([each.flatten() for each in found.values()])
-        for found in (gradients(training, batches, "batch"), together)
+        torch.cat([gradient.flatten() for gradient in gradients_of.values()])
+        for gradients_of in (gradients(training, batches, "batch"), together)
     )
     assert float((before - whole).norm() / whole.norm()) > 0.1
 
@@ -181,7 +181,7 @@ def test_a_head_of_weight_zero_costs_nothing_and_stays_as_it_is(
     training.training_step(batch, 0).backward()
     assert read == ["support", "utilization"]
     frozen = [*model.heads["relevance"].parameters(), *trunk.part("relevance").parameters()]
-    assert all(each.grad is None and not each.requires_grad for each in frozen)
+    assert all(parameter.grad is None and not parameter.requires_grad for parameter in frozen)
     every = training.losses(batch, *training.predict(batch.windows, batch.is_evidence))
     assert every.keys() == {"window", "verdict", "utilization"}
 

@@ -25,9 +25,9 @@ def test_tensorboard_holds_losses_and_dev(tmp_path: Path, config_of: ConfigOf) -
     reader = "tensorboard.backend.event_processing.event_accumulator"
     folder = run("tensorboard", tmp_path, config_of)
     (events,) = (folder / "tensorboard").rglob("events.out.*")
-    found = importlib.import_module(reader).EventAccumulator(str(events))
-    found.Reload()
-    assert {"loss/total", "head/support", "dev/score"} <= set(found.Tags()["scalars"])
+    accumulator = importlib.import_module(reader).EventAccumulator(str(events))
+    accumulator.Reload()
+    assert {"loss/total", "head/support", "dev/score"} <= set(accumulator.Tags()["scalars"])
 
 
 def test_mlflow_holds_losses_and_dev(

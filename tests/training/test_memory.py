@@ -34,9 +34,9 @@ def test_saved_inputs_of_layers_give_the_same_gradients(
     other = copy.deepcopy(trunk)
     checkpoint_layers(other)
     ids, mask = torch.arange(24).view(2, 12) + 5, torch.ones(2, 12, dtype=torch.long)
-    for each in (trunk, other):
+    for encoder in (trunk, other):
         torch.manual_seed(0)
-        each.encode(ids, mask, 0 * mask).pow(3).sum().backward()
+        encoder.encode(ids, mask, 0 * mask).pow(3).sum().backward()
     for ours, theirs in zip(trunk.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(ours.grad, theirs.grad)
 
@@ -51,12 +51,12 @@ def test_windows_beyond_the_positions_are_refused_by_name(
 def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path, config_of: ConfigOf) -> None:
     cache = f"data.cache={tmp_path / 'cache'}"
     config = config_of(tmp_path / "run", "optim.max_steps=7", cache)
-    said = plan(config)
-    assert "train: 24 rows, 24 windows an epoch" in said
-    count = sum(each.numel() for each in configured_model(config)[0].parameters())
-    assert f"parameters: {count:,} ({count:,} trained)" in said
-    assert "steps: 6 an epoch, 7 in all" in said
+    printed = plan(config)
+    assert "train: 24 rows, 24 windows an epoch" in printed
+    count = sum(parameter.numel() for parameter in configured_model(config)[0].parameters())
+    assert f"parameters: {count:,} ({count:,} trained)" in printed
+    assert "steps: 6 an epoch, 7 in all" in printed
     (tmp_path / "run.yaml").write_text(dump_config(config), encoding="utf-8")
     ran = CliRunner().invoke(app, ["train", str(tmp_path / "run.yaml"), "--dry-run"])
-    assert ran.stdout.splitlines() == said.splitlines()
-    assert [each.name for each in tmp_path.iterdir()] == ["run.yaml"]
+    assert ran.stdout.splitlines() == printed.splitlines()
+    assert [path.name for path in tmp_path.iterdir()] == ["run.yaml"]

@@ -34,9 +34,9 @@ def windows(
     return as_tensors(collate(layouts, special.pad))
 
 
-def gradients(model: RagModel, windows: tuple[Tensor, ...], most: int) -> dict[str, Tensor]:
+def gradients(model: RagModel, windows: tuple[Tensor, ...], max_windows: int) -> dict[str, Tensor]:
     model.zero_grad()
-    outputs = model.join(read_in_slices(model, windows[:3], most), *windows[1:])
+    outputs = model.join(read_in_slices(model, windows[:3], max_windows), *windows[1:])
     (outputs.faithfulness.sum() + outputs.relevance.sum() + outputs.utilization.sum()).backward()
     return {
         name: parameter.grad.clone()
@@ -45,15 +45,15 @@ def gradients(model: RagModel, windows: tuple[Tensor, ...], most: int) -> dict[s
     }
 
 
-@pytest.mark.parametrize("most", [1, 5, 7])
+@pytest.mark.parametrize("max_windows", [1, 5, 7])
 def test_the_gradient_is_that_of_one_reading(
-    start: tuple[RagModel, SegmentTokenizer], windows: tuple[Tensor, ...], most: int
+    start: tuple[RagModel, SegmentTokenizer], windows: tuple[Tensor, ...], max_windows: int
 ) -> None:
     model = start[0].eval()
     assert len(windows[0]) > 14, "one example alone has more windows than a call"
-    whole = gradients(model, windows, most=10_000)
+    whole = gradients(model, windows, max_windows=10_000)
     assert sum(float(gradient.abs().sum()) for gradient in whole.values()) > 0
-    torch.testing.assert_close(gradients(model, windows, most), whole, atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(gradients(model, windows, max_windows), whole, atol=1e-6, rtol=1e-4)
 
 
 def test_a_call_reads_few_windows_and_no_padding_beyond_its_longest(

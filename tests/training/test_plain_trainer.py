@@ -23,13 +23,13 @@ class Norms(lightning.Callback):
     """The norm of the gradient that each step took."""
 
     def __init__(self) -> None:
-        self.found: list[float] = []
+        self.totals: list[float] = []
 
     def on_train_batch_end(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, *_: object
     ) -> None:
-        gradients = [each.grad for each in pl_module.parameters() if each.grad is not None]
-        self.found.append(float(torch.nn.utils.get_total_norm(gradients)))
+        gradients = [weight.grad for weight in pl_module.parameters() if weight.grad is not None]
+        self.totals.append(float(torch.nn.utils.get_total_norm(gradients)))
 
 
 @pytest.mark.filterwarnings("ignore::lightning.pytorch.utilities.warnings.PossibleUserWarning")
@@ -62,11 +62,11 @@ def test_the_gradient_is_clipped_once_by_the_trainer_or_by_the_module(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".isinstance.treespec, LeafSpec")
         trainer.fit(module, RagData(items, items, tokenizer.special.pad, 8, seed=0))
-    assert len(norms.found) == 2
+    assert len(norms.totals) == 2
     if expected is None:
-        assert min(norms.found) > 0.01
+        assert min(norms.totals) > 0.01
     else:
-        assert norms.found == pytest.approx([expected] * 2, rel=1e-2)
+        assert norms.totals == pytest.approx([expected] * 2, rel=1e-2)
 
 
 @pytest.mark.filterwarnings("ignore::lightning.pytorch.utilities.warnings.PossibleUserWarning")
@@ -93,8 +93,8 @@ def test_it_fits_tests_predicts_and_its_checkpoint_is_read_back(
     assert 0 <= measured["test/hallucination_auroc/mean"] <= 1
     assert measured.keys() >= {"test/score", "test/relevance_rmse/tiny"}
     assert predicted is not None
-    scores = [each for each in predicted if isinstance(each, Outputs)]
-    assert sum(len(each.faithfulness) for each in scores) == 4
+    scores = [outputs for outputs in predicted if isinstance(outputs, Outputs)]
+    assert sum(len(outputs.faithfulness) for outputs in scores) == 4
     (file,) = tmp_path.rglob("*.ckpt")
     read = torch.load(file, weights_only=True)
     assert read["hyper_parameters"]["loss"]["share"] == 1.0

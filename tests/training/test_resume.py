@@ -159,7 +159,7 @@ def test_averaged_weights_are_in_the_bundle_and_survive_a_stop(
     stop_at(8, config, monkeypatch)
     assert_same_to_the_bit(train(config, resume=True), averaged)
     state, last = (load_file(bundle / WEIGHTS_NAME) for bundle in (averaged, whole))
-    assert all(torch.isfinite(each).all() for each in state.values())
+    assert all(torch.isfinite(tensor).all() for tensor in state.values())
     assert any(not torch.equal(state[name], last[name]) for name in state)
 
 
@@ -167,9 +167,9 @@ def test_averaged_weights_are_in_the_bundle_and_survive_a_stop(
 def test_a_run_that_is_killed_while_it_writes_a_checkpoint_continues_from_the_previous_one(
     config: TrainConfig, whole: Path, tmp_path: Path
 ) -> None:
-    given = tmp_path / "killed.yaml"
-    given.write_text(dump_config(config), encoding="utf-8")
-    command = [sys.executable, "-c", KILLED_WHILE_WRITING, str(given)]
+    file = tmp_path / "killed.yaml"
+    file.write_text(dump_config(config), encoding="utf-8")
+    command = [sys.executable, "-c", KILLED_WHILE_WRITING, str(file)]
     killed = subprocess.run(command, capture_output=True, text=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     folder = Path(config.run.folder)
@@ -182,9 +182,9 @@ def test_a_run_that_is_told_to_end_does_not_end_as_if_it_had_finished(
     config_of: ConfigOf, tmp_path: Path
 ) -> None:
     config = config_of(tmp_path / "run")
-    given = tmp_path / "told.yaml"
-    given.write_text(dump_config(config), encoding="utf-8")
-    command = [sys.executable, "-c", TOLD_TO_END, str(given)]
+    file = tmp_path / "told.yaml"
+    file.write_text(dump_config(config), encoding="utf-8")
+    command = [sys.executable, "-c", TOLD_TO_END, str(file)]
     told = subprocess.run(command, capture_output=True, text=True)
     assert told.returncode == 128 + signal.SIGTERM, told.stderr
     assert not (tmp_path / "run" / "bundle").exists()

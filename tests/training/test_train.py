@@ -84,7 +84,7 @@ def test_the_same_seed_gives_the_same_weights_and_a_bundle_names_every_step(
     info = read_bundle(train(config, command="trivet train b")).info.training
     assert info.command == "trivet train a && trivet train b"
     # The second step saw eight of the rows of the first: no new data.
-    assert [(each.name, each.rows) for each in info.data] == [("tiny", 24)]
+    assert [(info.name, info.rows) for info in info.data] == [("tiny", 24)]
 
 
 def test_a_run_is_finished_from_its_weights_alone(tmp_path: Path, config_of: ConfigOf) -> None:
@@ -185,19 +185,19 @@ def test_groups_with_texts_of_the_test_rows_are_left_out_and_counted(
         mill = f"Mill {number // 8} stands alone on the river."
         line |= {"group": f"g{number // 8}", "question": f"{number}?", "contexts": [*MILL, mill]}
         line["contexts"] = line["contexts"] if number // 8 else line["contexts"][:2]
-    given = tmp_path / "given.jsonl"
-    given.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    written = tmp_path / "given.jsonl"
+    written.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     tested = tmp_path / "tested.jsonl"
     test = {**lines[-1], "group": "t", "contexts": [lines[-1]["contexts"][2]], "labels": {}}
     test["labels"] = {"adherent": True}
     tested.write_text(json.dumps(test), encoding="utf-8")
     overrides = ("optim.epochs=1", f"data.test=[{{spec: 'jsonl:{tested}', split: all}}]")
-    config = config_of(tmp_path / "run", *overrides, data=(given, data[1]))
+    config = config_of(tmp_path / "run", *overrides, data=(written, data[1]))
     with caplog.at_level(logging.INFO, logger="trivet"):
         bundle = read_bundle(train(config))
     assert "because of 1 rows in data.test: 8 rows of 1 groups" in caplog.text
     assert "because of data.test: 8 rows of 1 groups" in plan(config)
-    assert [each.rows for each in bundle.info.training.data] == [16]
+    assert [info.rows for info in bundle.info.training.data] == [16]
     left = bundle.info.training.left_out
     assert left is not None and (left.rows, left.same_groups, left.passage_groups) == (8, 0, 1)
     assert left.tests == (f"jsonl:{tested} all",)
@@ -207,14 +207,14 @@ def test_groups_with_texts_of_the_test_rows_are_left_out_and_counted(
 
     texts = bundle.training_texts()
     assert texts is not None
-    kept, _ = load_source(f"jsonl:{given}")
-    assert [shares_text(one, texts) for one in kept] == [True] * 24  # MILL is in all of them
+    kept, _ = load_source(f"jsonl:{written}")
+    assert [shares_text(row, texts) for row in kept] == [True] * 24  # MILL is in all of them
     (row,), _ = load_source(f"jsonl:{tested}")
     assert not shares_text(row, texts)
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("setting", "message"),
     [
         (
             "data.test=[{{spec: 'jsonl:{}', split: all}}]",
@@ -231,10 +231,10 @@ def test_groups_with_texts_of_the_test_rows_are_left_out_and_counted(
     ],
 )
 def test_rows_that_do_not_fit_are_refused_before_anything_is_written(
-    data: tuple[Path, Path], tmp_path: Path, config_of: ConfigOf, given: str, message: str
+    data: tuple[Path, Path], tmp_path: Path, config_of: ConfigOf, setting: str, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        train(config_of(tmp_path, given.format(data[0])))
+        train(config_of(tmp_path, setting.format(data[0])))
     assert not list(tmp_path.iterdir())
 
 

@@ -64,8 +64,8 @@ def test_batches_add_up_to_the_whole_and_agree_with_scikit_learn() -> None:
             columns = {"faithfulness": faithfulness[rows], "adherent": adherent[rows]}
             update(measures, source[rows].tolist(), **{k: v.tolist() for k, v in columns.items()})
     assert parts.compute() == pytest.approx(whole.compute())
-    own = source == "a"
-    expected = roc_auc_score(1 - adherent[own], 1 - faithfulness[own])
+    of_source = source == "a"
+    expected = roc_auc_score(1 - adherent[of_source], 1 - faithfulness[of_source])
     assert whole.compute()["hallucination_auroc/a"] == pytest.approx(expected)
 
 

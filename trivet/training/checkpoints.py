@@ -37,16 +37,16 @@ class WholeCheckpoints(TorchCheckpointIO):
         storage_options: Any | None = None,
     ) -> None:
         """Write to ``path``.half, flush it to disk, and rename it."""
-        place = Path(path)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        half = place.with_name(place.name + ".half")
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        half = target.with_name(target.name + ".half")
         with half.open("wb") as file:
             torch.save(checkpoint, file)
             file.flush()
             os.fsync(file.fileno())
-        if place.name == _LAST and place.exists():
-            place.replace(place.with_name(_BEFORE))
-        half.replace(place)
+        if target.name == _LAST and target.exists():
+            target.replace(target.with_name(_BEFORE))
+        half.replace(target)
 
 
 class BackgroundCheckpoints(AsyncCheckpointIO):
@@ -92,17 +92,17 @@ def newest_whole(folder: Path) -> Path | None:
     Raises:
         ConfigError: There are checkpoints, and none of them can be read.
     """
-    found = sorted(
+    checkpoints = sorted(
         folder.glob("last*.ckpt"), key=lambda at: (at.stat().st_mtime_ns, at.name == _LAST)
     )
-    for path in reversed(found):
+    for path in reversed(checkpoints):
         damage = damage_of(path)
         if damage is None:
             return path
         logger.warning("%s is damaged (%s); trying the checkpoint before it", path, damage)
-    if found:
+    if checkpoints:
         raise ConfigError(
-            f"run.folder: none of the {len(found)} checkpoints in {folder} can be read; "
+            f"run.folder: none of the {len(checkpoints)} checkpoints in {folder} can be read; "
             "give another folder to start over"
         )
     return None
@@ -136,13 +136,13 @@ def refuse_another_architecture(
     here |= {name: tuple(value.shape) for name, value in state.items()}
     different = [name for name in here | there if here.get(name) != there.get(name)]
     if different:
-        said = "; ".join(
+        differences = "; ".join(
             f"{name} is {there.get(name, 'absent')} there and {here.get(name, 'absent')} here"
             for name in different[:4]
         )
         more = f" and {len(different) - 4} more" if len(different) > 4 else ""
         raise ConfigError(
-            f"run.folder: {path} is the checkpoint of another architecture: {said}{more}; "
+            f"run.folder: {path} is the checkpoint of another architecture: {differences}{more}; "
             "give another folder, or the configuration it was made with"
         )
 
@@ -171,21 +171,21 @@ def stop_if_diverged(
         bad = flag > 0
     if not bad:
         return
-    own = {
+    local_batch = {
         "figures": {name: str(value.item()) for name, value in figures.items()},  # JSON has no NaN
         "examples": [
-            {"id": each.example.id, "group": each.group, "source": each.source} for each in examples
+            {"id": row.example.id, "group": row.group, "source": row.source} for row in examples
         ],
     }
-    batches: list[Any] = [own]
+    batches: list[Any] = [local_batch]
     if joined:
         batches = [None] * distributed.get_world_size()
-        distributed.all_gather_object(batches, own)
+        distributed.all_gather_object(batches, local_batch)
     if not joined or distributed.get_rank() == 0:
         text = json.dumps({"step": step, "batches": batches}, indent=1)
         file.write_text(text + "\n", encoding="utf-8")
-    found = {f"{name} is {value}" for batch in batches for name, value in batch["figures"].items()}
-    wrong = sorted(each for each in found if each.endswith((" nan", " inf", " -inf")))
+    named = {f"{name} is {value}" for batch in batches for name, value in batch["figures"].items()}
+    wrong = sorted(figure for figure in named if figure.endswith((" nan", " inf", " -inf")))
     count = sum(len(batch["examples"]) for batch in batches)
     raise DivergedError(
         f"training diverged at step {step}: {', '.join(wrong)}; the {count} examples of "

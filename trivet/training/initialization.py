@@ -57,7 +57,7 @@ def initial_model(
 def _from_bundle(config: TrainConfig, keeps_verdicts: bool) -> tuple[RagModel, SegmentTokenizer]:
     encoder, asked = config.encoder, _asked_heads(config)
     bundle = read_bundle(encoder.name)
-    info, own = bundle.info, bundle.info.heads
+    info, bundle_heads = bundle.info, bundle.info.heads
     _check_trunk(info, encoder.name, encoder.trunk, encoder.shared_layers)
     changed: dict[str, Any] = {
         "faithfulness": info.faithfulness if keeps_verdicts else config.faithfulness,
@@ -69,17 +69,17 @@ def _from_bundle(config: TrainConfig, keeps_verdicts: bool) -> tuple[RagModel, S
     }
     if not keeps_verdicts:  # fitted for the old weights, as the overlap's weights
         changed |= {"lexical_overlap": {}, "similarity": 0.0, "sentence_layer": NO_LAYER}
-    missing = [name for name in asked if name not in own]
+    missing = [name for name in asked if name not in bundle_heads]
     adds = missing == ["evidence"] or (missing == asked and "support" not in missing)
     if missing and (not adds or info.trunk != "shared"):
         raise ConfigError(
             f"heads: {encoder.name} has no {' and no '.join(missing)} head (it has "
-            f"{', '.join(own)}); leave it out, or start from another bundle"
+            f"{', '.join(bundle_heads)}); leave it out, or start from another bundle"
         )
     model = load_rag_model(bundle, changed)
     if model.prefix_attention != _prefix_attention(config, model.prefix_attention, keeps_verdicts):
         model.use_prefix_attention()
-    heads = [*kept_heads(own, asked), *asked]
+    heads = [*kept_heads(bundle_heads, asked), *asked]
     model.keep_heads(heads)
     for name in missing:
         model.add_head(name)
@@ -118,12 +118,12 @@ def _asked_heads(config: TrainConfig) -> list[HeadName]:
     return [name for name in HEAD_NAMES if name in config.heads]
 
 
-def kept_heads(own: Collection[HeadName], asked: Collection[HeadName]) -> list[HeadName]:
+def kept_heads(present: Collection[HeadName], asked: Collection[HeadName]) -> list[HeadName]:
     """Return the heads of a bundle that stay as they are next to those asked for.
 
     These are all of its own where none of them is asked for: the others are added to it.
     """
-    return [] if set(own) & set(asked) else [name for name in HEAD_NAMES if name in own]
+    return [] if set(present) & set(asked) else [name for name in HEAD_NAMES if name in present]
 
 
 def window_layout(config: TrainConfig) -> WindowLayout:
@@ -133,7 +133,7 @@ def window_layout(config: TrainConfig) -> WindowLayout:
     return read_bundle(config.encoder.name).info.window.layout
 
 
-def _prefix_attention(config: TrainConfig, own: bool | None = None, kept: bool = False) -> bool:
+def _prefix_attention(config: TrainConfig, before: bool | None = None, kept: bool = False) -> bool:
     """Return whether contexts and question do not see the response.
 
     Without a setting it is a bundle's own, and true for an encoder, unless its first token decides,
@@ -141,27 +141,27 @@ def _prefix_attention(config: TrainConfig, own: bool | None = None, kept: bool =
 
     Args:
         config: Configuration.
-        own: Setting of the bundle that training starts from; ``None`` for an encoder.
+        before: Setting of the bundle that training starts from; ``None`` for an encoder.
         kept: Whether that bundle's weights stay as they are.
 
     Raises:
         ConfigError: The granularity or the bundle does not allow what is asked.
     """
-    found = config.encoder.prefix_attention
-    if found is None:
-        found = config.granularity == "token" if own is None else own
-    if found and config.granularity == "example":
+    setting = config.encoder.prefix_attention
+    if setting is None:
+        setting = config.granularity == "token" if before is None else before
+    if setting and config.granularity == "example":
         raise ConfigError(
             "granularity: example needs a window whose first token sees the response, which "
             "encoder.prefix_attention hides: "
-            + ("start from another bundle" if own else "set it to false")
+            + ("start from another bundle" if before else "set it to false")
         )
-    if own is not None and found != own and (own or kept):
+    if before is not None and setting != before and (before or kept):
         raise ConfigError(
-            f"encoder.prefix_attention ({str(found).lower()}) must be {str(own).lower()}, as that "
-            "of the bundle that training starts from; leave it out"
+            f"encoder.prefix_attention ({str(setting).lower()}) must be {str(before).lower()}, "
+            "as that of the bundle that training starts from; leave it out"
         )
-    return found
+    return setting
 
 
 def _check_trunk(info: BundleInfo, name: str, trunk: str, shared_layers: int | None) -> None:
@@ -187,8 +187,8 @@ def _read_nli_head(name: str) -> tuple[dict[str, Tensor], dict[str, int]]:
             name, trust_remote_code=False, use_safetensors=True, output_loading_info=True
         )
     except (OSError, ValueError) as error:
-        said = str(error).strip().partition("\n")[0]
-        raise ConfigError(f"encoder.name: {name!r} is not an NLI checkpoint: {said}") from error
+        reason = str(error).strip().partition("\n")[0]
+        raise ConfigError(f"encoder.name: {name!r} is not an NLI checkpoint: {reason}") from error
     state: dict[str, Tensor] = checkpoint.state_dict()
     for tensor in loading["missing_keys"]:  # the library fills them with random numbers
         state.pop(tensor, None)
@@ -208,25 +208,25 @@ def read_tokenizer(name: str, vocab_size: int, revision: str | None = None) -> S
             name, revision=revision, trust_remote_code=False
         )
     except (ImportError, OSError, ValueError) as error:
-        missing = [each for each in _CONVERTERS if importlib.util.find_spec(each) is None]
+        missing = [module for module in _CONVERTERS if importlib.util.find_spec(module) is None]
         if missing:
             raise ConfigError(
                 f"encoder.name: {name!r} has no readable tokenizer.json, and converting another "
                 f"file needs {' and '.join(missing)}; {install_line('train')}"
             ) from error
-        said = str(error).strip().splitlines()[0]
-        raise ConfigError(f"encoder.name: {name!r} has no readable tokenizer: {said}") from error
+        reason = str(error).strip().splitlines()[0]
+        raise ConfigError(f"encoder.name: {name!r} has no readable tokenizer: {reason}") from error
     if not getattr(tokenizer, "is_fast", False):
         raise ConfigError(
             f"encoder.name: {name!r} has a tokenizer that cannot be converted to a tokenizer.json, "
             "which offsets need"
         )
-    found = SegmentTokenizer(tokenizer.backend_tokenizer)
+    segmenter = SegmentTokenizer(tokenizer.backend_tokenizer)
     # Without any file of a vocabulary the library returns the special tokens alone.
-    if not _LEAST_SHARE * vocab_size <= found.vocab_size <= vocab_size:
+    if not _LEAST_SHARE * vocab_size <= segmenter.vocab_size <= vocab_size:
         raise ConfigError(
-            f"encoder.name: the tokenizer of {name!r} has {found.vocab_size} ids and the encoder "
-            f"{vocab_size}; a file is missing (tokenizer.json, vocab.txt or spm.model), or it "
-            "belongs to another model"
+            f"encoder.name: the tokenizer of {name!r} has {segmenter.vocab_size} ids and the "
+            f"encoder {vocab_size}; a file is missing (tokenizer.json, vocab.txt or spm.model), "
+            "or it belongs to another model"
         )
-    return found
+    return segmenter

@@ -91,7 +91,7 @@ class RagTraining(lightning.LightningModule):
             )
         self.model = model
         self.active_heads = trained
-        for head in (each for each in HEAD_NAMES if each in model.heads and each not in trained):
+        for head in (name for name in HEAD_NAMES if name in model.heads and name not in trained):
             model.freeze(head)
         if optim.encoder_lr == 0:
             model.trunk.requires_grad_(False)
@@ -113,16 +113,16 @@ class RagTraining(lightning.LightningModule):
         the head in a batch of the epoch (at least 1). Rows of like length share a batch, so a mean
         over the batch would weigh an example more, the more windows it has.
         """
-        found: dict[str, Tensor] = {}
+        losses: dict[str, Tensor] = {}
         if "support" in logits:
-            found |= self._support_losses(batch, logits["support"], outputs)
+            losses |= self._support_losses(batch, logits["support"], outputs)
         shares = {"relevance": outputs.relevance, "utilization": outputs.utilization}
-        for head in (each for each in shares if each in logits):
-            found |= self._context_losses(head, batch, logits[head], shares[head])
+        for head in (name for name in shares if name in logits):
+            losses |= self._context_losses(head, batch, logits[head], shares[head])
         if "evidence" in logits and self._loss.evidence:
             pairs = pair_logits(logits["evidence"], *batch.pairs[:2])
             loss = evidence_cross_entropy(pairs, *batch.pairs[2:], batch.targets.weight)
-            found["evidence"] = self._loss.evidence * loss
+            losses["evidence"] = self._loss.evidence * loss
         if "evidence" in logits and self._loss.similarity:
             windows = batch.windows
             states = logits["evidence"]
@@ -130,13 +130,13 @@ class RagTraining(lightning.LightningModule):
                 similarity = question_similarity(states, *windows[1:3], windows.context_at)
             cosine, weight = batch.targets.cosine, batch.targets.weight
             loss = similarity_error(similarity, cosine, windows.context_weight, weight)
-            found["similarity"] = self._loss.similarity * loss
+            losses["similarity"] = self._loss.similarity * loss
         counted = {"similarity": "relevance"}  # its rows are those with labels of relevance
         return {
-            name: found[name] / max(1.0, batch.mean_labelled[counted.get(name, head)])
+            name: losses[name] / max(1.0, batch.mean_labelled[counted.get(name, head)])
             for head in HEADS
             for name in HEADS[head].losses
-            if name in found
+            if name in losses
         }
 
     def _support_losses(self, batch: Batch, logits: Tensor, outputs: Outputs) -> dict[str, Tensor]:
@@ -146,7 +146,7 @@ class RagTraining(lightning.LightningModule):
         each_token = self.model.granularity == "token"
         weight, at = targets.weight, windows.response_at
         tokens_known = torch.zeros_like(targets.adherent, dtype=torch.bool)
-        found: dict[str, Tensor] = {}
+        losses: dict[str, Tensor] = {}
         if each_token:
             tokens_known = (targets.token_supported >= 0).any(-1)
             tokens_known |= (targets.window_class >= 0).flatten(1).any(-1)
@@ -154,24 +154,24 @@ class RagTraining(lightning.LightningModule):
             support = gather_classes(logits, at)
             if weights.window:
                 loss = window_loss(support, targets.window_class, weight)
-                found["window"] = weights.window * loss
+                losses["window"] = weights.window * loss
             if weights.token:
                 joined = join_support(logits, at, batch.is_evidence)
                 loss = token_loss(support, at, joined, targets.token_supported, weight)
-                found["token"] = weights.token * loss
+                losses["token"] = weights.token * loss
         if weights.verdict:
             adherent = targets.adherent
             if not weights.verdict_always:
                 adherent = adherent.masked_fill(tokens_known, -1)
             # An empty response has no faithfulness.
             adherent = adherent.masked_fill((at < 0).flatten(1).all(-1), -1)
-            found["verdict"] = weights.verdict * verdict_loss(
+            losses["verdict"] = weights.verdict * verdict_loss(
                 outputs.faithfulness, adherent, weight
             )
         if weights.opposites:
             loss = opposites_loss(outputs.faithfulness, batch.opposites, weight)
-            found["opposites"] = weights.opposites * loss
-        return found
+            losses["opposites"] = weights.opposites * loss
+        return losses
 
     def _context_losses(
         self, head: str, batch: Batch, logits: Tensor, share: Tensor
@@ -179,15 +179,15 @@ class RagTraining(lightning.LightningModule):
         """Return the sums over examples of a context head's weighted losses, by name."""
         windows, targets, weights = batch.windows, batch.targets, self._loss
         marks = targets.relevant if head == "relevance" else targets.utilized
-        found: dict[str, Tensor] = {}
+        losses: dict[str, Tensor] = {}
         if factor := getattr(weights, head):
             tokens = gather_tokens(logits.reshape(-1), windows.context_at)
             loss = sentence_cross_entropy(tokens, marks, windows.context_weight, targets.weight)
-            found[head] = factor * loss
+            losses[head] = factor * loss
         if weights.share:
             true = _true_share(batch.truths[head], marks, windows.context_weight)
-            found[f"{head}_share"] = weights.share * share_error(share, true, targets.weight)
-        return found
+            losses[f"{head}_share"] = weights.share * share_error(share, true, targets.weight)
+        return losses
 
     def predict(
         self, windows: Windows, is_evidence: Tensor, heads: Collection[str] | None = None
@@ -231,8 +231,8 @@ class RagTraining(lightning.LightningModule):
         with torch.autocast(self.device.type, enabled=False):
             cosines = gradient_cosines(heads, self.model.trunk.shared_parameters())
         figures = {f"{COSINE}{pair}": float(value) for pair, value in cosines.items()}
-        for each in self.loggers:  # self.log would repeat them in the steps between
-            each.log_metrics(figures, step=self.global_step)
+        for experiment_logger in self.loggers:  # self.log would repeat them in the steps between
+            experiment_logger.log_metrics(figures, step=self.global_step)
 
     def configure_gradient_clipping(
         self,
@@ -286,16 +286,16 @@ class RagTraining(lightning.LightningModule):
             "relevance": (outputs.relevance, relevant),
             "utilization": (outputs.utilization, utilized),
         }
-        scores = {name: each for name, each in scores.items() if each[0] is not None}
+        scores = {name: pair for name, pair in scores.items() if pair[0] is not None}
         sources = [example.source for example in batch.examples]
         self._measures.update(sources, scores)
         if outputs.evidence_states is not None:
             pairs = batch.pairs
             logits = pair_logits(outputs.evidence_states, *pairs[:2])
             labelled = pairs.share > 0
-            own = [sources[pairs.example[n]] for n in labelled.nonzero()[:, 0]]
+            pair_sources = [sources[pairs.example[n]] for n in labelled.nonzero()[:, 0]]
             self._measures.update(
-                own, {"evidence": (logits[labelled].sigmoid(), pairs.supports[labelled])}
+                pair_sources, {"evidence": (logits[labelled].sigmoid(), pairs.supports[labelled])}
             )
 
     def on_validation_epoch_end(self) -> None:
@@ -328,9 +328,9 @@ class RagTraining(lightning.LightningModule):
         new = {id(p) for name, p in self.model.named_parameters() if ".matches." in name}
         new |= {id(p) for p in self.model.heads.parameters()}
         for part, rate in rates.items():
-            own = [p for p in self.model.parameters() if (id(p) in new) == (part == "heads")]
+            parameters = [p for p in self.model.parameters() if (id(p) in new) == (part == "heads")]
             for decay in (True, False):
-                chosen = [p for p in own if p.requires_grad and (p.ndim > 1) == decay]
+                chosen = [p for p in parameters if p.requires_grad and (p.ndim > 1) == decay]
                 weight_decay = self._optim.weight_decay if decay else 0.0
                 groups.append({"params": chosen, "lr": rate, "weight_decay": weight_decay})
         optimizer = torch.optim.AdamW(groups)

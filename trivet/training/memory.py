@@ -37,21 +37,21 @@ def keep_freed_memory() -> None:
     if platform.libc_ver()[0] != "glibc":
         return
     mallopt = ctypes.CDLL(None).mallopt
-    trim_threshold, mmap_threshold, most = -1, -3, 2**31 - 1  # names of glibc's malloc.h
-    if not (mallopt(mmap_threshold, most) and mallopt(trim_threshold, most)):
+    trim_threshold, mmap_threshold, max_threshold = -1, -3, 2**31 - 1  # names of glibc's malloc.h
+    if not (mallopt(mmap_threshold, max_threshold) and mallopt(trim_threshold, max_threshold)):
         logger.warning("glibc refused the malloc thresholds; training on a CPU will be slower")
 
 
 def read_in_slices(
-    model: RagModel, inputs: Sequence[Tensor], most: int, heads: Collection[str] | None = None
+    model: RagModel, inputs: Sequence[Tensor], max_batch: int, heads: Collection[str] | None = None
 ) -> TokenLogits:
-    """Run the encoder over at most ``most`` windows of like length per call; join the logits.
+    """Run the encoder over at most ``max_batch`` windows of like length per call; join the logits.
 
     Padding beyond the longest window of a call is not read; its logits are 0. ``heads`` are those
     to compute, by default all. *Shape of each input:* [N, L]; the second is the attention mask.
     """
     lengths = inputs[1].sum(dim=-1)
-    calls = -(-len(lengths) // most)
+    calls = -(-len(lengths) // max_batch)
     if calls <= 1:
         return model.read(*inputs, heads=heads)
     order = lengths.argsort(stable=True)

@@ -32,12 +32,12 @@ class Teacher:
         model: Teacher.
         ids: Its token id for each of the student's ids. *Shape:* [V].
         weight: Weight of the loss of each head.
-        most: Windows per call.
+        max_windows: Windows per call.
     """
 
-    def __init__(self, model: RagModel, ids: Tensor, weight: float, most: int) -> None:
+    def __init__(self, model: RagModel, ids: Tensor, weight: float, max_windows: int) -> None:
         self.model = model.eval().requires_grad_(False)
-        self.ids, self.weight, self.most = ids, weight, most
+        self.ids, self.weight, self.max_windows = ids, weight, max_windows
 
     def __deepcopy__(self, memo: object) -> Teacher:
         return self  # averaged weights are a copy of all that is trained
@@ -60,7 +60,7 @@ class Teacher:
             self.model.to(ids.device)
             self.ids = self.ids.to(ids.device)
         with torch.no_grad():
-            return read_in_slices(self.model, (self.ids[ids], *masks), self.most, heads)
+            return read_in_slices(self.model, (self.ids[ids], *masks), self.max_windows, heads)
 
 
 def load_teacher(
@@ -68,7 +68,7 @@ def load_teacher(
     student: SegmentTokenizer,
     window: int,
     weight: float,
-    most: int,
+    max_windows: int,
 ) -> Teacher:
     """Load a bundle as a teacher.
 
@@ -79,7 +79,7 @@ def load_teacher(
         student: Tokenizer of the model that is trained.
         window: Length of its windows in tokens.
         weight: Weight of the loss of each head.
-        most: Windows per call.
+        max_windows: Windows per call.
 
     Raises:
         ConfigError: The tokenizers differ, or the teacher cannot read windows of this length.
@@ -107,7 +107,7 @@ def load_teacher(
         check_window(model.trunk.config, window)
     except WindowError as error:
         raise ConfigError(f"distill.teacher: {name}: {error}") from error
-    return Teacher(model, torch.from_numpy(ids), weight, most)
+    return Teacher(model, torch.from_numpy(ids), weight, max_windows)
 
 
 def soft_target_losses(
@@ -121,17 +121,17 @@ def soft_target_losses(
     losses: dict[str, Tensor] = {}
     if "support" in targets:
         at = windows.response_at
-        ours, theirs = (gather_classes(each["support"], at) for each in (logits, targets))
+        ours, theirs = (gather_classes(side["support"], at) for side in (logits, targets))
         losses["support"] = class_loss(ours, theirs, at >= 0, weight)
-    for head in (each for each in ("relevance", "utilization") if each in targets):
+    for head in (name for name in ("relevance", "utilization") if name in targets):
         ours, theirs = (
-            gather_tokens(each[head].reshape(-1), windows.context_at) for each in (logits, targets)
+            gather_tokens(side[head].reshape(-1), windows.context_at) for side in (logits, targets)
         )
         marks = theirs.sigmoid()
         losses[head] = sentence_cross_entropy(ours, marks, windows.context_weight, weight)
     if "evidence" in targets:
         pools = batch.pairs[:2]
-        ours, theirs = (pair_logits(each["evidence"], *pools) for each in (logits, targets))
+        ours, theirs = (pair_logits(side["evidence"], *pools) for side in (logits, targets))
         response, context = (pool.amax(dim=-1) > 0 for pool in pools)
         real = (response[:, :, None] & context[:, None, :]).to(weight)
         example = batch.pairs.example

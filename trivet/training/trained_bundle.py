@@ -73,7 +73,7 @@ def provenance(
         left_out=None
         if leaks is None
         else LeftOutInfo(
-            tests=tuple(f"{each.spec} {each.split}" for each in config.data.test), **vars(leaks)
+            tests=tuple(f"{test.spec} {test.split}" for test in config.data.test), **vars(leaks)
         ),
     )
 
@@ -98,7 +98,7 @@ def merge_data(used: Iterable[DataInfo]) -> tuple[DataInfo, ...]:
     """Return each data set once: steps repeat its rows, so the largest number counts."""
     data: dict[str, DataInfo] = {}
     for info in used:
-        data[info.name] = max(data.get(info.name, info), info, key=lambda one: one.rows)
+        data[info.name] = max(data.get(info.name, info), info, key=lambda data_info: data_info.rows)
     return tuple(data.values())
 
 
@@ -106,9 +106,9 @@ def keeps_verdicts(config: TrainConfig) -> bool:
     """Return whether a bundle gets further heads while its own weights stay as they are."""
     if config.encoder.init != "bundle" or config.optim.encoder_lr:
         return False
-    own = read_bundle(config.encoder.name).info.heads
+    bundle_heads = read_bundle(config.encoder.name).info.heads
     taught = [head for head in config.heads if head != "evidence"]
-    return not any(config.loss.of_head(name) for name in taught if name in own)
+    return not any(config.loss.of_head(name) for name in taught if name in bundle_heads)
 
 
 def keep_own_heads(config: TrainConfig) -> TrainConfig:

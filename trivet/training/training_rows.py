@@ -129,8 +129,8 @@ def _load(
     read: list[list[LabelledExample]] = []
     licences: dict[str, str] = {}
     for source in sources:
-        found, _ = load(source.spec, source.split, labelled=labelled)
-        rows = choose_rows(found, source.only, source.limit, seed)
+        loaded, _ = load(source.spec, source.split, labelled=labelled)
+        rows = choose_rows(loaded, source.only, source.limit, seed)
         if not rows:
             only = f" from {', '.join(source.only)}" if source.only else ""
             raise ConfigError(f"data: {source.spec} has no rows in split {source.split!r}{only}")
@@ -164,11 +164,11 @@ def _refuse_unlabelled(config: TrainConfig, taught: Sequence[LabelledExample]) -
     """Refuse to add a head that no row would teach: what it says would be random."""
     if config.encoder.init != "bundle" or config.distill.teacher is not None:
         return
-    own = read_bundle(config.encoder.name).info.heads
-    for name in (each for each in config.heads if each not in own):
-        found = (getattr(row.labels, HEADS[name].labels[0]) for row in taught)
+    bundle_heads = read_bundle(config.encoder.name).info.heads
+    for name in (head for head in config.heads if head not in bundle_heads):
+        row_labels = (getattr(row.labels, HEADS[name].labels[0]) for row in taught)
         # No evidence of any sentence is an empty list.
-        if not any(labels if name == "evidence" else labels is not None for labels in found):
+        if not any(labels if name == "evidence" else labels is not None for labels in row_labels):
             raise ConfigError(
                 f"heads: {config.encoder.name} has no {name} head, and none of the {len(taught)} "
                 f"training rows names {HEADS[name].taught_by}, which would teach one; leave "

@@ -59,10 +59,10 @@ class ValidationMeasures:
                     f"{name}: {wrong} of {int(known.sum())} predictions are not in [0, 1]; NaN "
                     "means that the model has diverged"
                 )
-            for one in sorted(set(source)):
-                rows = torch.tensor([other == one for other in source]) & known
+            for source_name in sorted(set(source)):
+                rows = torch.tensor([other == source_name for other in source]) & known
                 kept = torch.stack([predicted[rows].clamp(0, 1), true[rows]], dim=-1)
-                self._rows[name, one].append(kept)
+                self._rows[name, source_name].append(kept)
 
     def compute(self) -> dict[str, float]:
         """Return ``measure/source`` for each source where it is defined, and ``measure/mean``.
@@ -91,11 +91,11 @@ class ValidationMeasures:
 
     def _joined(self) -> dict[tuple[str, str], Tensor]:
         """Return the rows of all ranks, in the order of the ranks. *Shape of each:* [rows, 2]."""
-        own = {key: torch.cat(pieces) for key, pieces in self._rows.items()}
+        joined = {key: torch.cat(pieces) for key, pieces in self._rows.items()}
         if not (distributed.is_available() and distributed.is_initialized()):
-            return own
+            return joined
         ranks: list[Any] = [None] * distributed.get_world_size()
-        distributed.all_gather_object(ranks, own)
+        distributed.all_gather_object(ranks, joined)
         keys = {key for rank in ranks for key in rank}
         return {key: torch.cat([rank[key] for rank in ranks if key in rank]) for key in keys}
 
