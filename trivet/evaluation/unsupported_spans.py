@@ -27,6 +27,7 @@ _JOINERS = "\u200c\u200d"  # between letters of one word, and between the parts 
 _SKIN_TONES = "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 _CLOSING = ".,;:!?)"  # punctuation that closes words and therefore begins no span
 _COPIED = 0.4  # share of a sentence's words by which only its other words are marked
+_STRONGER = 1.0  # logits of support by which a clause is stronger than the weakest one
 _VALUE_FEATURES = [
     place for place, name in enumerate(FEATURES) if name.partition("_")[0] in VALUE_KINDS
 ]
@@ -140,13 +141,13 @@ class SentenceMarks:
 def _stronger_clauses(
     text: str, offsets: IntArray, support: npt.NDArray[np.floating]
 ) -> Iterator[Span]:
-    """Yield the clauses whose mean logit of support is over that of the weakest one by 1."""
+    """Yield the clauses whose mean logit of support is far over that of the weakest one."""
     cuts = clause_cuts(text)
     clause = np.searchsorted(cuts[1:-1], offsets[:, 0], side="right")
     counts = np.bincount(clause, minlength=len(cuts) - 1)
     means = np.bincount(clause, logits_of(support), len(counts)) / np.maximum(counts, 1)
     weakest = means[counts > 0].min()
-    for number in np.flatnonzero((counts > 0) & (means > weakest + 1)):
+    for number in np.flatnonzero((counts > 0) & (means > weakest + _STRONGER)):
         yield Span(cuts[number], cuts[number + 1])
 
 

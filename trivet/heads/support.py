@@ -17,7 +17,6 @@ from trivet.errors import ConfigError
 from trivet.heads.token_head import TokenHead, sum_of_means
 
 CLASSES = ("entailment", "neutral", "contradiction")
-_ENTAILMENT, _CONTRADICTION = 0, 2
 _SMALLEST = 1e-6  # keeps the logarithm of a joined probability finite
 
 
