@@ -15,14 +15,14 @@ from tests.command_line import exit_code
 from tests.data.examples import write_parquet
 from tests.labelled.test_ragbench import row as ragbench_row
 from tests.labelled.test_ragtruth import QA, RECORD, SUMMARY, response
-from trivet.labelled.grouping import digest, is_dev
+from trivet.labelled.grouping import digest, in_part
 
 CONTEXT = "A kiln reaches cone six. Clay rests for a day."
 
 
 def dev_names(form: str, name: Callable[[str], str] = str) -> Iterator[str]:
     """Yield names that a form makes of numbers, of which the split makes dev rows."""
-    return (text for n in itertools.count() if is_dev(name(text := form.format(n))))
+    return (text for n in itertools.count() if in_part(name(text := form.format(n))))
 
 
 def labelled(name: str, answer: str, adherent: bool | None, **others: Any) -> dict[str, Any]:

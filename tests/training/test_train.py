@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from trivet.model.rag_model import as_tensors
 from trivet.records import RagExample
 from trivet.train import finish, plan, train
 from trivet.training.progress import BarProgress
+from trivet.training.training_rows import load_training_rows
 
 
 def test_a_run_ends_in_a_bundle_that_has_learnt_its_four_examples(
@@ -211,6 +213,21 @@ def test_groups_with_texts_of_the_test_rows_are_left_out_and_counted(
     assert [shares_text(row, texts) for row in kept] == [True] * 24  # MILL is in all of them
     (row,), _ = load_source(f"jsonl:{tested}")
     assert not shares_text(row, texts)
+
+
+def test_a_part_of_the_groups_is_read_each_with_all_its_rows(
+    tmp_path: Path, config_of: ConfigOf
+) -> None:
+    statements = Path("training_data/statements.jsonl.xz").resolve()
+
+    def groups(part: float) -> Counter[str]:
+        source = f"data.train=[{{spec: 'jsonl:{statements}', split: all}}]"
+        rows, *_ = load_training_rows(config_of(tmp_path, source, f"data.part={part}"))
+        return Counter(row.group for row in rows)
+
+    everything, some = groups(1.0), groups(0.4)
+    assert 0.35 < len(some) / len(everything) < 0.45
+    assert some == Counter({group: everything[group] for group in some})
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,15 @@ class DataConfig:
         list[HeldOutConfig],
         Setting("Rows of later tests; their groups, passages, questions are not trained on."),
     ] = field(default_factory=list)
+    part: Annotated[
+        float,
+        Setting(
+            "Part of the groups of data.train that is read, the same ones in every run; the rows "
+            "of a short run are so prepared in minutes.",
+            above=0,
+            most=1,
+        ),
+    ] = 1.0
     exclude_licences: Annotated[
         list[str],
         Setting(
@@ -177,6 +186,7 @@ class DataConfig:
     ] = None
 
     def __post_init__(self) -> None:
+        check_ranges(self, "data.")
         if self.exclude_licences:
             self._exclude()
         _check(bool(self.train), "data.train", self.train, "a list of at least one source")

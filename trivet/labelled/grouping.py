@@ -40,12 +40,12 @@ def document(row: LabelledExample) -> str:
     return f"{row.source}\n{row.group}"
 
 
-def is_dev(group: str) -> bool:
-    """Tell whether a group is on the dev side of our own split.
+def in_part(name: str, part: float = DEV_SHARE) -> bool:
+    """Tell whether a name is in a part of all names (0 to 1), by default our dev split's groups.
 
-    Depends only on the group's name, so the answer never changes when rows are added or reordered.
+    Depends only on the name, so the answer never changes when rows are added or reordered.
     """
-    return int(digest(group), 16) < DEV_SHARE * 2**64
+    return int(digest(name), 16) < part * 2**64
 
 
 def group_by_documents(
@@ -101,7 +101,7 @@ def _belongs(example: LabelledExample, split: str) -> bool:
     if split == "all":
         return True
     if split in ("fit", "dev"):
-        return example.split != "test" and is_dev(example.group) == (split == "dev")
+        return example.split != "test" and in_part(example.group) == (split == "dev")
     return example.split == split
 
 

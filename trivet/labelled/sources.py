@@ -83,7 +83,7 @@ def load_source(
             ``eli5``; ``sheet:FILE``; or ``jsonl:FILE``, whose kind may be left out if FILE has
             ``.jsonl`` in its name. ``@all``, ``@fit`` or ``@dev`` at its end replaces ``split``.
         split: ``all`` rows; or ``fit`` or ``dev``, our own split by group
-            (:func:`~trivet.labelled.grouping.is_dev`) without the publisher's ``test``; or
+            (:func:`~trivet.labelled.grouping.in_part`) without the publisher's ``test``; or
             the publisher's name of a split, such as ``train`` or ``validation``.
         labelled: Whether a split without any label is refused.
 

@@ -17,7 +17,7 @@ from trivet.data.windows import WindowSettings
 from trivet.errors import ConfigError
 from trivet.heads import HEADS
 from trivet.labelled.datamodule import Item, prepare
-from trivet.labelled.grouping import Leaks, drop_leaks
+from trivet.labelled.grouping import Leaks, document, drop_leaks, in_part
 from trivet.labelled.prepared_rows import prepare_cached
 from trivet.labelled.similarity import Retriever
 from trivet.labelled.source_report import SourceReport
@@ -49,10 +49,7 @@ def row_preparation(config: TrainConfig, tokenizer: SegmentTokenizer) -> partial
 def prepared_rows(
     config: TrainConfig, lay_out: partial[list[Item]]
 ) -> tuple[Sequence[Item], Sequence[Item], list[DataInfo], Leaks | None]:
-    """Return items of train and dev, the record of the data, and what was left out.
-
-    Errors as of ``read_rows``.
-    """
+    """Return items of train and dev, the record of the data, and the leaks (``read_rows``)."""
     taught, dev, used, leaks = read_rows(config)
     compares = config.loss.similarity > 0 and "evidence" in config.heads
     retriever = Retriever(config.encoder.name) if compares else None
@@ -106,7 +103,8 @@ def load_training_rows(
         DataError: A source cannot be read.
     """
     labelled = config.distill.teacher is None
-    rows, licences = _load(config.data.train, config.run.seed, load, labelled)
+    sources = config.data.train
+    rows, licences = _load(sources, config.run.seed, load, labelled, config.data.part)
     leaks = None
     if config.data.test:
         test, _ = _load(config.data.test, config.run.seed, load)
@@ -123,26 +121,30 @@ def load_training_rows(
 
 
 def _load(
-    sources: Sequence[SourceConfig], seed: int, load: Load = load_source, labelled: bool = True
+    sources: Sequence[SourceConfig],
+    seed: int,
+    load: Load = load_source,
+    labelled: bool = True,
+    part: float = 1.0,
 ) -> tuple[list[LabelledExample], dict[str, str]]:
-    """Return the rows of all sources, and the licence of each data set."""
+    """Return the rows of a part of the groups of all sources, and the licence of each data set."""
     read: list[list[LabelledExample]] = []
     licences: dict[str, str] = {}
     for source in sources:
         loaded, _ = load(source.spec, source.split, labelled=labelled)
-        rows = choose_rows(loaded, source.only, source.limit, seed)
+        some = [row for row in loaded if in_part(document(row), part)]
+        rows = choose_rows(some, source.only, source.limit, seed)
         if not rows:
             only = f" from {', '.join(source.only)}" if source.only else ""
             raise ConfigError(f"data: {source.spec} has no rows in split {source.split!r}{only}")
         read.append([replace(row, weight=row.weight * source.weight) for row in rows])
         licences |= {row.source: source.licence for row in rows}
     total = sum(map(len, read))
-    examples = [
+    return [
         row if source.share is None else replace(row, draws=source.share * total / len(rows))
         for source, rows in zip(sources, read, strict=True)
         for row in rows
-    ]
-    return examples, licences
+    ], licences
 
 
 def _refuse_shared_groups(
