@@ -41,7 +41,7 @@ def test_json_is_read_by_its_keys() -> None:
         'Not cheap."',
     ]
     at = found.read.index("9-17")
-    ((start, end),) = found.place(np.asarray([[at, at + 4]])).tolist()
+    ((start, end),) = found.text_offsets(np.asarray([[at, at + 4]])).tolist()
     assert text[start:end] == "9-17"
 
 

@@ -44,11 +44,11 @@ def foreign_language(response: str, contexts: Sequence[str]) -> str | None:
         A code of ISO 639-1 such as ``de``; ``und`` for a foreign text without the library; None
         for English and for texts that are too short to tell.
     """
-    found = _foreign(response[:_CHARACTERS])
-    if found is None and contexts:
+    language = _foreign(response[:_CHARACTERS])
+    if language is None and contexts:
         share = _CHARACTERS // len(contexts) + 1
-        found = _foreign(" ".join(text[:share] for text in contexts))
-    return found
+        language = _foreign(" ".join(text[:share] for text in contexts))
+    return language
 
 
 def _foreign(text: str) -> str | None:

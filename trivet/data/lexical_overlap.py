@@ -78,26 +78,26 @@ def count_overlaps(tokenized: TokenizedExample, sources: int = 0) -> Overlaps:
     rarity, weight = rarity[answered], weight[answered]
     by_response = np.bincount(sentence, weight, minlength=count)
     best = np.zeros(count)
-    found = np.zeros(len(tokenized.response_sentence_spans))
-    named = np.zeros((len(found), min(sources, count)), dtype=np.int64)
+    context = np.zeros(len(tokenized.response_sentence_spans))
+    named = np.zeros((len(context), min(sources, count)), dtype=np.int64)
     if len(answer):
         cuts = np.flatnonzero(np.diff(tokenized.response_sentence)) + 1
-        for number, own in enumerate(np.split(answer, cuts)):
-            at = np.flatnonzero(np.isin(ids, own, kind="table"))
+        for number, words in enumerate(np.split(answer, cuts)):
+            at = np.flatnonzero(np.isin(ids, words, kind="table"))
             shared = np.bincount(sentence[at], weight[at], minlength=count)
             np.maximum(best, shared / max(shared.max(), _TINY), out=best)
             most = np.bincount(sentence[at], rarity[at], minlength=count).max()
-            found[number] = most / max(np.log1p(distinct(own) / _COMMON).sum(), _TINY)
+            context[number] = most / max(np.log1p(distinct(words) / _COMMON).sum(), _TINY)
             if sources:
                 order = np.argsort(-(shared + _TIE * relative), kind="stable")
                 named[number] = order[:sources]
-        found = (found + found.mean()) / 2
+        context = (context + context.mean()) / 2
     relative = by_response / max(by_response.max(), _TINY)
     response = (by_response / total + relative + best) / 3
     return Overlaps(
         question=question.astype(np.float32)[sentence_of],
         response=response.astype(np.float32)[sentence_of],
-        context=found.astype(np.float32)[tokenized.response_sentence],
+        context=context.astype(np.float32)[tokenized.response_sentence],
         sources=named,
     )
 
@@ -114,14 +114,14 @@ def rank_contexts(tokenized: TokenizedExample) -> IntArray:
     """
     width = int(tokenized.context.ids.max(initial=0)) + 1
     ends = np.diff(tokenized.context_index, prepend=tokenized.context_index[:1]) != 0
-    place = np.cumsum(ends)  # of each token's context among those that are read
-    pairs = distinct(place * width + tokenized.context.ids)
+    passage = np.cumsum(ends)  # number of each token's context among those that are read
+    pairs = distinct(passage * width + tokenized.context.ids)
     context, ids = np.divmod(pairs, width)
     weight = np.log1p(ids / _COMMON) / np.bincount(ids)[ids]
     asked = np.isin(ids, tokenized.question.ids, kind="table")
     answered = np.isin(ids, tokenized.response.ids, kind="table")
     order = np.argsort(-np.bincount(context, weight * (2 * answered + asked)), kind="stable")
-    ranks: IntArray = np.argsort(order)[place]
+    ranks: IntArray = np.argsort(order)[passage]
     return ranks
 
 
@@ -138,12 +138,12 @@ def pair_overlaps(tokenized: TokenizedExample) -> Iterator[FloatArray]:
         sentence, ids = np.divmod(pairs, width)
     own_sentence = tokenized.response_sentence
     for number in range(len(tokenized.response_sentence_spans)):
-        own = distinct(tokenized.response.ids[own_sentence == number])
-        shared = np.flatnonzero(np.isin(ids, own, kind="table"))
-        place = np.searchsorted(own, ids[shared])
-        weight = np.log1p(count / np.maximum(np.bincount(place, minlength=len(own)), 1))
-        found = np.bincount(sentence[shared], weight[place], minlength=count)
-        yield (found / max(weight.sum(), _TINY)).astype(np.float32)
+        words = distinct(tokenized.response.ids[own_sentence == number])
+        shared = np.flatnonzero(np.isin(ids, words, kind="table"))
+        index = np.searchsorted(words, ids[shared])
+        weight = np.log1p(count / np.maximum(np.bincount(index, minlength=len(words)), 1))
+        totals = np.bincount(sentence[shared], weight[index], minlength=count)
+        yield (totals / max(weight.sum(), _TINY)).astype(np.float32)
 
 
 def distinct(numbers: IntArray) -> IntArray:

@@ -46,7 +46,7 @@ def find_names(text: str) -> Iterator[tuple[Span, Parts]]:
             continue
         if at_start and not _is_acronym(words[0][0]):
             if len(words) > 1 and edges is None:
-                known = [place for place, letter in enumerate(text) if letter.isalnum()]
+                known = [n for n, letter in enumerate(text) if letter.isalnum()]
                 edges = known[0], known[-1]
             alone = edges is not None and start <= edges[0] and edges[1] < end
             words = words if len(words) > 1 and alone else words[1:]

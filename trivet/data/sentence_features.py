@@ -95,12 +95,12 @@ class ContextValues:
     @functools.cached_property
     def _initials(self) -> Mapping[str, set[int]]:
         """Sentences of the first letters of each name; only acronyms need it."""
-        found: dict[str, set[int]] = defaultdict(set)
+        sentences_of: dict[str, set[int]] = defaultdict(set)
         for sentence in range(QUESTION, len(self._texts) + QUESTION):
             for value in self.values(sentence):
                 if value.kind == "name" and len(value.parts) > 1:
-                    found[_initials(value)].add(sentence)
-        return found
+                    sentences_of[_initials(value)].add(sentence)
+        return sentences_of
 
     @functools.cached_property
     def _index(self) -> tuple[dict[str, list[_Place]], dict[str, set[int]]]:
@@ -128,11 +128,11 @@ class ContextValues:
     @functools.cached_property
     def _words(self) -> Mapping[str, set[int]]:
         """Sentences of each word, by its key; only names and small numbers need it."""
-        found: dict[str, set[int]] = defaultdict(set)
+        sentences_of: dict[str, set[int]] = defaultdict(set)
         for sentence, text in enumerate(self._texts, QUESTION):
             for word in (*_WORDS.findall(text), *_HYPHENATED.findall(text)):
-                found[name_key(word)].add(sentence)
-        return found
+                sentences_of[name_key(word)].add(sentence)
+        return sentences_of
 
     def find(self, value: Value, near: Iterable[int]) -> FoundValue:
         """Return whether the context sentences ``near``, others or none have a value."""
@@ -147,10 +147,10 @@ class ContextValues:
             for part in value.parts:
                 kind, _, numbers = part.partition(" ")
                 year = Amount("", float(numbers), 1.0, float(numbers)) if kind == "year" else None
-                own = set().union(
+                holders = set().union(
                     *(self._index[1].get(f"{kind} {n}", ()) for n in numbers.split("|"))
                 )
-                places.append(own | self._with_amount(year) if year else own)
+                places.append(holders | self._with_amount(year) if year else holders)
         else:
             if len(value.parts) > 1:
                 whole = self._words.get(_initials(value), set())
@@ -161,31 +161,31 @@ class ContextValues:
             places = [self._words.get(part, set()) | whole for part in parts]
         status: ValueStatus = "nowhere"
         if all(places):
-            beside = all(not found.isdisjoint(near) for found in places)
+            beside = all(not sentences.isdisjoint(near) for sentences in places)
             status = "near" if beside else "elsewhere"
         return FoundValue(value, status, tuple(sorted(set().union(*places))))
 
     def _with_amount(self, wanted: Amount) -> set[int]:
         """Return the sentences with an amount, also with its number alone."""
         if wanted not in self._known:
-            found = self._equal(wanted.dimension, wanted.magnitude, wanted.step, wanted)
+            sentences = self._equal(wanted.dimension, wanted.magnitude, wanted.step, wanted)
             if wanted.dimension == "":
-                found |= self._equal("written", wanted.magnitude, wanted.step, wanted)
+                sentences |= self._equal("written", wanted.magnitude, wanted.step, wanted)
                 # Those words are not values of their own, since they are pronouns and adverbs too.
                 for word in _SMALL_NUMBERS.get(wanted.number, ()):
-                    found |= self._words.get(name_key(word), set())
+                    sentences |= self._words.get(name_key(word), set())
             else:
-                found |= self._equal("", wanted.number, wanted.step / wanted.factor, wanted)
+                sentences |= self._equal("", wanted.number, wanted.step / wanted.factor, wanted)
                 if wanted.dimension == _STERLING:
                     grams = wanted.magnitude * _POUND.factor
-                    found |= self._equal("gram", grams, wanted.step * _POUND.factor, wanted)
+                    sentences |= self._equal("gram", grams, wanted.step * _POUND.factor, wanted)
                 elif wanted.factor == _POUND.factor:
-                    found |= self._equal(_STERLING, wanted.number, 1.0, wanted)
+                    sentences |= self._equal(_STERLING, wanted.number, 1.0, wanted)
             for scale in self._scales:
                 for dimension in {"", wanted.dimension}:
                     step = wanted.step / wanted.factor / scale
-                    found |= self._equal(dimension, wanted.number / scale, step, wanted)
-            self._known[wanted] = found
+                    sentences |= self._equal(dimension, wanted.number / scale, step, wanted)
+            self._known[wanted] = sentences
         return self._known[wanted]
 
     def _equal(self, dimension: str, magnitude: float, step: float, wanted: Amount) -> set[int]:
@@ -194,16 +194,16 @@ class ContextValues:
         # Half of the last digit, but "one hour" is not 45 minutes. Degrees have no true zero.
         most = step / 2 if dimension == DEGREES else min(step / 2, abs(magnitude) / 10)
         reach = max(far, (step / 2 if wanted.rough else most) * (1 + _CLOSE))
-        found = set()
+        sentences = set()
         for at in range(bisect_left(places, (magnitude - reach,)), len(places)):
-            place = places[at]
-            if place.magnitude > magnitude + reach:
+            entry = places[at]
+            if entry.magnitude > magnitude + reach:
                 break
-            converted = dimension not in ("", "written") and place.factor != wanted.factor
-            close = converted or wanted.rough or abs(place.magnitude - magnitude) <= far
-            if close and place.sign * wanted.sign >= 0:
-                found.add(place.sentence)
-        return found
+            converted = dimension not in ("", "written") and entry.factor != wanted.factor
+            close = converted or wanted.rough or abs(entry.magnitude - magnitude) <= far
+            if close and entry.sign * wanted.sign >= 0:
+                sentences.add(entry.sentence)
+        return sentences
 
 
 def _readings(value: Value) -> Iterator[tuple[str, str]]:
@@ -257,8 +257,8 @@ def response_values(
     text = CITATION_MARK.sub(lambda mark: " " * len(mark[0]), tokenized.example.response)
     near = [set(row[:NEAR_SENTENCES].tolist()) for row in overlaps.sources]
     return tuple(
-        tuple(contexts.find(value, own) for value in find_values(text[span.start : span.end]))
-        for span, own in zip(spans, near, strict=True)
+        tuple(contexts.find(value, nearest) for value in find_values(text[span.start : span.end]))
+        for span, nearest in zip(spans, near, strict=True)
     )
 
 
@@ -273,14 +273,14 @@ def count_features(
     Arguments as of ``response_values``, which returned ``values``.
     """
     spans = tokenized.response_sentence_spans
-    found = np.zeros((len(spans), len(FEATURES)), dtype=np.float32)
+    features = np.zeros((len(spans), len(FEATURES)), dtype=np.float32)
     if not len(spans):
-        return found
+        return features
     text = tokenized.example.response
     first = np.unique(tokenized.response_sentence, return_index=True)[1]
-    found[:, 0] = overlaps.context[first]
-    for number, (span, own) in enumerate(zip(spans, values, strict=True)):
-        found[number, 1] = share_nowhere(text[span.start : span.end], contexts.content_words)
-        counts = Counter(f"{each.value.kind}_{each.status}" for each in own)
-        found[number, 2:] = [min(_MAX_VALUES, counts[name]) for name in FEATURES[2:]]
-    return found
+    features[:, 0] = overlaps.context[first]
+    for number, (span, sentence_values) in enumerate(zip(spans, values, strict=True)):
+        features[number, 1] = share_nowhere(text[span.start : span.end], contexts.content_words)
+        counts = Counter(f"{entry.value.kind}_{entry.status}" for entry in sentence_values)
+        features[number, 2:] = [min(_MAX_VALUES, counts[name]) for name in FEATURES[2:]]
+    return features

@@ -95,25 +95,25 @@ class GrowingText:
     def append(self, text: str) -> list[Span]:
         """Append a piece; return the sentences that it completes."""
         self.text += text
-        found: list[Span] = []
+        completed: list[Span] = []
         while match := _WORD_END.search(self.text, self._checked):
             self._checked = match.end()
             pending = self.text[self.start : match.end() + 1]
             spans = split_sentences(pending)[:-1]
             if not spans and len(pending) > _LONGEST:
                 spans = split_sentences(pending)
-            found += self._complete(spans)
-        return found
+            completed += self._complete(spans)
+        return completed
 
     def rest(self) -> list[Span]:
         """Return what is not complete as the last sentences."""
         return self._complete(split_sentences(self.text[self.start :]))
 
     def _complete(self, spans: tuple[Span, ...]) -> list[Span]:
-        found = [Span(self.start + span.start, self.start + span.end) for span in spans]
-        if found:
-            self.start = self._checked = found[-1].end
-        return found
+        completed = [Span(self.start + span.start, self.start + span.end) for span in spans]
+        if completed:
+            self.start = self._checked = completed[-1].end
+        return completed
 
 
 def _split_line(line: str, offset: int) -> list[Span]:
@@ -162,15 +162,15 @@ def _sentence_starts(line: str) -> list[int]:
         stretch = line[begin : begin + _STRETCH]
         try:
             boundaries = sentencex.get_sentence_boundaries(LANGUAGE, stretch)
-            found = [begin + each["start_index"] for each in boundaries if each["start_index"]]
+            in_stretch = [begin + b["start_index"] for b in boundaries if b["start_index"]]
         except BaseException as error:
             # A panic derives from BaseException, and its class cannot be imported.
             if type(error).__name__ != "PanicException":
                 raise
             _log.warning("sentencex panicked on %d characters; split them at stops", len(stretch))
-            found = [begin + stop.end() for stop in _STOP.finditer(stretch)]
-        starts += found
+            in_stretch = [begin + stop.end() for stop in _STOP.finditer(stretch)]
+        starts += in_stretch
         begin += len(stretch)
-        if found and begin < len(line):  # else the end, or one sentence longer than a stretch
-            begin = found[-1]
+        if in_stretch and begin < len(line):  # else the end, or a sentence longer than a stretch
+            begin = in_stretch[-1]
     return starts

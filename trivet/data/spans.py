@@ -43,13 +43,13 @@ def subtract_spans(text: str, spans: Iterable[Span], removed: Iterable[Span]) ->
     for span in removed:
         marks[span.start + 1 : span.end + 1] = False
     edges = np.flatnonzero(marks[1:] != marks[:-1]).tolist()
-    found = []
+    remaining = []
     for start, end in zip(edges[::2], edges[1::2], strict=True):
         piece = text[start:end]
         if words := piece.strip():
             begin = start + len(piece) - len(piece.lstrip())
-            found.append(Span(begin, begin + len(words)))
-    return tuple(found)
+            remaining.append(Span(begin, begin + len(words)))
+    return tuple(remaining)
 
 
 def clause_cuts(text: str) -> list[int]:

@@ -51,7 +51,7 @@ class StructuredText:
     places: npt.NDArray[np.int64]
     sentences: tuple[Span, ...]  # one for each line of ``read``; of a long value, its own
 
-    def place(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def text_offsets(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the offsets in the text for offsets in ``read``. *Shape:* [T, 2]."""
         if not len(offsets):
             return offsets
@@ -94,10 +94,10 @@ class _Lines:
         self._read += self._text[start:end]
         self._places += ((n, n + 1) for n in range(start, end))
 
-    def add(self, said: str, at: int) -> None:
+    def add(self, inserted: str, at: int) -> None:
         """Read what the text does not have at a place."""
-        self._read += said
-        self._places += [(at, at)] * len(said)
+        self._read += inserted
+        self._places += [(at, at)] * len(inserted)
 
     def decode(self, value: _Value, *, is_key: bool = False) -> list[tuple[str, int, int]]:
         """Read a string or a number; return the characters of a string with their places."""
@@ -225,11 +225,9 @@ def _write(
         part.members is None and part.end - part.start <= _SHORT for part in parts
     )
     if value.members is not None and parts and not flat:
-        own = above
-        if key is not None:
-            own = (*above, lines.name(key))
+        names = above if key is None else (*above, lines.name(key))
         for name, part in value.members:
-            _write(lines, text, part, own, name)
+            _write(lines, text, part, names, name)
         return
     if above:
         lines.add(" ".join(above) + (" " if key else ": "), start)
@@ -257,7 +255,7 @@ def _read_tables(text: str) -> StructuredText | None:
     tabs = {text.count("\t", *row) for row in rows if text[slice(*row)].strip()}
     by_tabs = len(rows) > 1 and len(tabs) == 1 and tabs != {0}
     lines = _Lines(text)
-    found, at, prose = False, 0, 0
+    has_table, at, prose = False, 0, 0
     while at < len(rows):
         is_head = by_tabs and at == 0
         if not is_head:
@@ -266,7 +264,7 @@ def _read_tables(text: str) -> StructuredText | None:
         if len(head) < 2:
             at += 1
             continue
-        found = True
+        has_table = True
         _write_prose(lines, text, prose, rows[at][0])
         _write_row(lines, text, head, ())
         at += 1 if by_tabs else 2
@@ -277,7 +275,7 @@ def _read_tables(text: str) -> StructuredText | None:
             at += 1
         prose = rows[at][0] if at < len(rows) else len(text)
     _write_prose(lines, text, prose, len(text))
-    return lines.result() if found else None
+    return lines.result() if has_table else None
 
 
 def _write_prose(lines: _Lines, text: str, start: int, end: int) -> None:
@@ -307,12 +305,12 @@ def _cells(text: str, row: tuple[int, int], by_tabs: bool) -> list[tuple[int, in
         start += len(line) - len(line.lstrip().removeprefix("|"))
         end = start + len(text[start:end].rstrip().removesuffix("|"))
     cuts = [n for n in range(start, end) if text[n] == ("\t" if by_tabs else "|")]
-    found = []
+    spans = []
     for first, last in itertools.pairwise([start - 1, *cuts, end]):
         cell = text[first + 1 : last]
         begin = first + 1 + len(cell) - len(cell.lstrip())
-        found.append((min(begin, last), max(min(begin, last), first + 1 + len(cell.rstrip()))))
-    return found if cuts else []
+        spans.append((min(begin, last), max(min(begin, last), first + 1 + len(cell.rstrip()))))
+    return spans if cuts else []
 
 
 def _line_spans(text: str) -> Iterator[tuple[int, int]]:

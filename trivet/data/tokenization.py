@@ -147,15 +147,15 @@ class SegmentTokenizer:
         gives, by the other's unknown token.
         """
         known = other._tokenizer.get_vocab(with_added_tokens=True)
-        found = np.full(self.vocab_size, -1, dtype=np.int64)
+        other_ids = np.full(self.vocab_size, -1, dtype=np.int64)
         for word, number in self._tokenizer.get_vocab(with_added_tokens=True).items():
-            found[number] = known.get(word, -1)
-        lacking = self._reserved[found[self._reserved] < 0]
-        found[lacking] = other._unknown
+            other_ids[number] = known.get(word, -1)
+        lacking = self._reserved[other_ids[self._reserved] < 0]
+        other_ids[lacking] = other._unknown
         for role in ("cls", "sep", "pad"):
-            found[getattr(self.special, role)] = getattr(other.special, role)
-        found[self._unknown] = other._unknown
-        return found
+            other_ids[getattr(self.special, role)] = getattr(other.special, role)
+        other_ids[self._unknown] = other._unknown
+        return other_ids
 
     def to_json(self) -> str:
         """Return the tokenizer as the text of a ``tokenizer.json``."""
@@ -167,8 +167,8 @@ class SegmentTokenizer:
         return self._fixed[text]
 
     def _special_id(self, names: Sequence[str], special: Container[int]) -> int:
-        found = [self._tokenizer.token_to_id(name) for name in names]
-        known = [number for number in found if number is not None]
+        ids = [self._tokenizer.token_to_id(name) for name in names]
+        known = [number for number in ids if number is not None]
         if known:
             # MPNet's vocabulary also has the names of BERT's special tokens, as ordinary pieces.
             return next((number for number in known if number in special), known[0])
@@ -251,16 +251,17 @@ def tokenize_examples(
     for example, (asked, lead), first in zip(examples, before, copies, strict=True):
         numbers = sorted(set(first), key=example.contexts.__getitem__ if sort else None)
         read = structured and example.context_sentences is None
-        own = {n: read_structure(example.contexts[n]) if read else None for n in numbers}
+        by_number = {n: read_structure(example.contexts[n]) if read else None for n in numbers}
+        contexts = (form.read if form else example.contexts[n] for n, form in by_number.items())
         texts += [_led(asked, example.question), example.response]
-        texts += [_led(lead, form.read if form else example.contexts[n]) for n, form in own.items()]
-        forms.append(own)
+        texts += [_led(lead, context) for context in contexts]
+        forms.append(by_number)
     segments = iter(tokenizer.encode(texts))
     tokenized = []
-    for example, (_, lead), first, own in zip(examples, before, copies, forms, strict=True):
+    for example, (_, lead), first, by_number in zip(examples, before, copies, forms, strict=True):
         question, response = next(segments), next(segments)
-        passages = {n: _in_text(next(segments), len(lead), form) for n, form in own.items()}
-        tokenized.append(_assemble(example, question, response, passages, own, first))
+        passages = {n: _in_text(next(segments), len(lead), form) for n, form in by_number.items()}
+        tokenized.append(_assemble(example, question, response, passages, by_number, first))
     return tokenized
 
 
@@ -290,7 +291,7 @@ def _led(lead: str, text: str) -> str:
 def _in_text(segment: Segment, lead: int, form: StructuredText | None) -> Segment:
     """Return a segment with offsets in its text; a token of the lead alone is empty."""
     offsets = np.maximum(segment.offsets - lead, 0) if lead else segment.offsets
-    return Segment(segment.ids, offsets if form is None else form.place(offsets))
+    return Segment(segment.ids, offsets if form is None else form.text_offsets(offsets))
 
 
 def with_response(
@@ -325,7 +326,7 @@ def _assemble(
     forms: Mapping[int, StructuredText | None],
     first_copy: tuple[int, ...],
 ) -> TokenizedExample:
-    given = example.context_sentences
+    all_spans = example.context_sentences
     # The empty arrays are for examples without any context.
     ids, offsets, indices, sentences = [_NONE], [_NONE.reshape(0, 2)], [_NONE], [_NONE]
     context_spans: list[ContextSpan] = []
@@ -333,8 +334,8 @@ def _assemble(
     replaced = sum(replace_surrogates(text)[1] for text in whole)
     for number, passage in passages.items():
         text, form = example.contexts[number], forms[number]
-        own = form.sentences if form else None if given is None else given[number]
-        sentence, spans = _assign_sentences(text, passage, own, f"contexts[{number}]")
+        passage_spans = form.sentences if form else None if all_spans is None else all_spans[number]
+        sentence, spans = _assign_sentences(text, passage, passage_spans, f"contexts[{number}]")
         ids.append(passage.ids)
         offsets.append(passage.offsets)
         indices.append(np.full(len(passage.ids), number))
@@ -360,11 +361,11 @@ def _assemble(
 
 
 def _assign_sentences(
-    text: str, segment: Segment, given: tuple[Span, ...] | None, name: str
+    text: str, segment: Segment, sentences: tuple[Span, ...] | None, name: str
 ) -> tuple[IntArray, tuple[Span, ...]]:
     """Return the sentence number of every token, and the sentences that contain a token."""
     reached = 0
-    for span in given or ():
+    for span in sentences or ():
         if span.start < reached or span.end > len(text):
             raise ExampleError(
                 f"the sentences given for {name} ({len(text)} characters) must be in order, "
@@ -375,7 +376,7 @@ def _assign_sentences(
     if not len(segment.ids):
         return _NONE, ()
     # Some tokenizers have tokens where the splitter sees only white space; these are one sentence.
-    spans = given or split_sentences(text) or (Span(0, len(text)),)
+    spans = sentences or split_sentences(text) or (Span(0, len(text)),)
     starts = np.fromiter(map(attrgetter("start"), spans), dtype=np.int64, count=len(spans))
     # A token may begin with the white space before its word, so its last character decides.
     last = np.maximum(segment.offsets[:, 1] - 1, segment.offsets[:, 0])

@@ -141,9 +141,9 @@ _ORDINALS = (
 )
 ORDINALS = {word: number for number, word in enumerate(_ORDINALS[2:], 3)}
 ORDINALS |= {
-    f"{ten}-{word}": 10 * tens + one
+    f"{ten}-{word}": 10 * tens + digit
     for tens, ten in enumerate(TENS, 2)
-    for one, word in enumerate(_ORDINALS[:9], 1)
+    for digit, word in enumerate(_ORDINALS[:9], 1)
 }
 FRACTIONS = {
     **{"half": 1 / 2, "third": 1 / 3, "quarter": 1 / 4, "fifth": 1 / 5, "tenth": 1 / 10},

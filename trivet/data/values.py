@@ -175,7 +175,7 @@ def find_values(text: str, names: bool = True) -> list[Value]:
     digits = _DIGIT.search(plain)
     words = () if digits else _LETTERS.findall(plain.casefold())
     taken = bytearray(len(text))
-    found: list[Value] = []
+    values: list[Value] = []
     lower = plain.lower()
     rare = _RARE_TIME.finditer(plain) if any(map(lower.__contains__, _RARE)) else ()
     timely = digits or not _TIME_WORDS.isdisjoint(words)
@@ -185,7 +185,7 @@ def find_values(text: str, names: bool = True) -> list[Value]:
         start, end = match.span()
         if not any(taken[start:end]):
             taken[start:end] = b"\1" * (end - start)
-            found.append(Value("time", Span(start, end), parts=parts))
+            values.append(Value("time", Span(start, end), parts=parts))
     if digits or not _AMOUNT_WORDS.isdisjoint(words):
         for match in _AMOUNT.finditer(plain):
             start, end = match.span()
@@ -196,13 +196,13 @@ def find_values(text: str, names: bool = True) -> list[Value]:
                 other = (
                     _in_thousands(amount) if _THOUSANDS.fullmatch(match["figure"] or "") else None
                 )
-                found.append(Value(kind, Span(start, end), amount, other=other))
+                values.append(Value(kind, Span(start, end), amount, other=other))
     codes = _CODE.finditer(text) if names and digits and text.count(".") > 1 else ()
     named = [(Span(*m.span()), (name_key(m[0]),)) for m in codes]
     for span, parts in (*named, *(find_names(text) if names else ())):
         if not any(taken[span.start : span.end]):
-            found.append(Value("name", span, parts=parts))
-    return sorted(found, key=attrgetter("span.start"))
+            values.append(Value("name", span, parts=parts))
+    return sorted(values, key=attrgetter("span.start"))
 
 
 def _time_parts(match: re.Match[str]) -> Parts:

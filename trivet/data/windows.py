@@ -238,12 +238,12 @@ def lay_out(
     chunks = plan.chunks
     question = tokenized.question.ids[: settings.size // QUESTION_SHARE]
     count, answer = len(tokenized.context.ids), len(tokenized.response.ids)
-    order, place = np.arange(count), _places(tokenized.context_index, gap)
-    if settings.sort_contexts and count and place[-1] >= plan.room:
+    order, places = np.arange(count), _places(tokenized.context_index, gap)
+    if settings.sort_contexts and count and places[-1] >= plan.room:
         order = np.argsort(rank_contexts(tokenized), kind="stable")
-        place = _places(tokenized.context_index[order], gap)
+        places = _places(tokenized.context_index[order], gap)
     sentence = tokenized.context_sentence[order]
-    slices = _cut(sentence, place, plan.room, settings.stride_overlap)
+    slices = _cut(sentence, places, plan.room, settings.stride_overlap)
     overlaps = count_overlaps(tokenized, max(settings.evidence_sentences, NEAR_SENTENCES))
     evidence: list[Evidence] = []
     if settings.evidence_sentences and overlaps.sources.size and len(slices) > 1:
@@ -324,7 +324,7 @@ def _places(passage: IntArray, gap: int) -> IntArray:
     return gap * ends + np.arange(len(passage))
 
 
-def _cut(sentence: IntArray, place: IntArray, room: int, overlap: int) -> list[tuple[int, int]]:
+def _cut(sentence: IntArray, places: IntArray, room: int, overlap: int) -> list[tuple[int, int]]:
     """Cut T tokens into pieces that fill at most ``room`` places; at least one piece.
 
     A piece ends at the last sentence end in its last fourth, or where the window is full.
@@ -333,11 +333,11 @@ def _cut(sentence: IntArray, place: IntArray, room: int, overlap: int) -> list[t
     ends = np.flatnonzero(np.diff(sentence) != 0) + 1  # one past the last token of each sentence
     pieces, start = [], 0
     while True:
-        stop = int(np.searchsorted(place, place[start] + room)) if total else 0
+        stop = int(np.searchsorted(places, places[start] + room)) if total else 0
         if stop >= total:
             pieces.append((start, total))
             return pieces
-        least = int(np.searchsorted(place, place[start] + room - room // TAIL_SHARE))
+        least = int(np.searchsorted(places, places[start] + room - room // TAIL_SHARE))
         first = np.searchsorted(ends, max(least, start + 1))
         candidates = ends[first : np.searchsorted(ends, stop, "right")]
         stop = int(candidates[-1]) if len(candidates) else stop

@@ -97,8 +97,8 @@ def unify_forms(tokenizer: Tokenizer) -> None:
     if unifies_forms(tokenizer):
         return
     forms = [normalizers.Replace(Regex(pattern), new) for pattern, new in _REPLACED]
-    own = [] if tokenizer.normalizer is None else [tokenizer.normalizer]
-    tokenizer.normalizer = normalizers.Sequence([*forms, *own])
+    existing = [] if tokenizer.normalizer is None else [tokenizer.normalizer]
+    tokenizer.normalizer = normalizers.Sequence([*forms, *existing])
     if isinstance(tokenizer.model, models.WordPiece):
         symbols = pre_tokenizers.Split(Regex(_SYMBOLS), "isolated")
         words = [] if tokenizer.pre_tokenizer is None else [tokenizer.pre_tokenizer]
