@@ -56,13 +56,13 @@ class Hostile(NamedTuple):
     Attributes:
         kind: Kind of attack.
         seconds: Seconds until the server closed it, or until its first byte.
-        said: Bytes from the server.
+        received: Bytes from the server.
         closed: Whether the server closed it.
     """
 
     kind: str
     seconds: float
-    said: bytes
+    received: bytes
     closed: bool = True
 
 
@@ -141,7 +141,7 @@ def flood(port: int, parts: Sequence[bytes]) -> Hostile:
 
 def count(end: Hostile) -> int:
     """Return the number of answers on a connection."""
-    return end.said.count(b"\r\ndate: ")
+    return end.received.count(b"\r\ndate: ")
 
 
 def sieges(server: ServerProcess, raw: bytes, given_timeout: float) -> list[Table]:
@@ -153,7 +153,7 @@ def sieges(server: ServerProcess, raw: bytes, given_timeout: float) -> list[Tabl
     rows = []
     for kind in ("slow headers", "slow bodies", "silent"):
         took = [end.seconds for end in ends if end.kind == kind]
-        refused = sum(b" 408 " in end.said for end in ends if end.kind == kind)
+        refused = sum(b" 408 " in end.received for end in ends if end.kind == kind)
         rows.append((kind, len(took), refused, f"{min(took):.2f}", f"{max(took):.2f}"))
     ms = [[1000 * answer.seconds for answer in answers] for answers in (alone, good)]
     p99 = [percentile(times, 0.99) for times in ms]
@@ -194,7 +194,7 @@ def floods(server: ServerProcess) -> Table:
         before = server.forget_peak_mb()
         end = in_a_process(flood, server.port, parts())
         grown = server.peak_mb() - before
-        told = end.said[9:12].decode() or "closed"
+        told = end.received[9:12].decode() or "closed"
         rows.append((name, told, count(end), f"{1000 * end.seconds:.1f}", f"{grown:+.1f}"))
     header = ("what", "answer", "answers in all", "after, ms", "peak memory, MB")
     return Table("Too much", header, rows)
@@ -206,7 +206,7 @@ def probes(server: ServerProcess) -> Table:
     for name, probe in PROBES.items():
         end = in_a_process(flood, server.port, [probe + SMUGGLED])
         closed = "yes" if end.closed else "no"
-        rows.append((name, end.said[9:12].decode(), count(end), closed))
+        rows.append((name, end.received[9:12].decode(), count(end), closed))
     return Table("Smuggling", ("probe", "answer", "answers in all", "closed"), rows)
 
 

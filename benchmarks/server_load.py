@@ -66,8 +66,8 @@ def bare_windows_a_second(
 class Bare(NamedTuple):
     """Windows a second of the backend alone: call by call, and with calls at once."""
 
-    one: float
-    many: float
+    serial: float
+    at_once: float
 
 
 def row(clients: str, answers: Sequence[Answer], bare: Bare) -> tuple[str, ...]:
@@ -77,8 +77,8 @@ def row(clients: str, answers: Sequence[Answer], bare: Bare) -> tuple[str, ...]:
     return (
         clients,
         f"{good:.1f}",
-        f"{100 * good / bare.one:.0f} %",
-        f"{100 * good / bare.many:.0f} %",
+        f"{100 * good / bare.serial:.0f} %",
+        f"{100 * good / bare.at_once:.0f} %",
         f"{percentile(ms, 0.5):.0f}",
         f"{percentile(ms, 0.99):.0f}",
         statuses(answers),
@@ -145,8 +145,8 @@ def loads(options: argparse.Namespace) -> list[Table]:
     shares = ("of the backend, call by call", "of it, calls at once")
     header = ("clients", "windows/s", *shares, "p50, ms", "p99, ms", "answers")
     title = (
-        f"Goodput; the bare backend, in turns: {spread([bare.one for bare in bares])} windows/s "
-        f"call by call, {spread([bare.many for bare in bares])} with calls at once"
+        f"Goodput; the bare backend, in turns: {spread([bare.serial for bare in bares])} windows/s "
+        f"call by call, {spread([bare.at_once for bare in bares])} with calls at once"
     )
     return [
         Table(title, header, list(rows)),

@@ -31,13 +31,13 @@ def load(name: str, argument: str, setup: Setup) -> System:
     scores: dict[str, Score] = {}
     for row in log.rows():
         if isinstance(row.fields, ExampleError):
-            raise DataError(f"{file} {row.place}: {row.fields}")
+            raise DataError(f"{file} {row.location}: {row.fields}")
         values = dict(row.fields)
         if missing := [key for key in ("id", column.lstrip("-")) if key not in values]:
-            raise DataError(f"{file} {row.place}: has no {missing[0]}, but {', '.join(values)}")
+            raise DataError(f"{file} {row.location}: has no {missing[0]}, but {', '.join(values)}")
         if (key := str(values["id"])) in scores:
-            raise DataError(f"{file} {row.place}: id {key} occurs twice")
-        scores[key] = _read_score(values, column, f"{file} {row.place}")
+            raise DataError(f"{file} {row.location}: id {key} occurs twice")
+        scores[key] = _read_score(values, column, f"{file} {row.location}")
     ids = [str(row.example.id) for row in setup.rows]
     lost = [key for key in ids if key not in scores]
     if lost or len(set(ids)) < len(ids):

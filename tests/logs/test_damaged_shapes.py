@@ -72,7 +72,7 @@ def test_a_row_that_is_nearly_right_fails_alone(tmp_path: Path, name: str, damag
     assert isinstance(failed, FailedEvaluation), failed
     assert failed.code in ("missing_field", "bad_field")
     assert re.search("response|question|has no text", failed.message)
-    assert failed.message.startswith(rows[1].place)
+    assert failed.message.startswith(rows[1].location)
     assert len(rows) == 2
 
 

@@ -145,7 +145,7 @@ def test_a_folder_is_its_files_in_order(tmp_path: Path, caplog: pytest.LogCaptur
     assert [row.number for row in rows] == [1, 2, 3, 4, 5, 6]
     places = ["a.json row 1", "a.json row 2", "b.jsonl line 1", "b.jsonl line 2"]
     places += ["sub/c.csv.gz line 2", "sub/c.csv.gz line 3"]
-    assert [row.place for row in rows] == places
+    assert [row.location for row in rows] == places
     assert "1 files are not read: notes.txt" in caplog.text
     before = log.sha256()
     assert Log(f"{tmp_path}{os.sep}").sha256() == before
@@ -158,7 +158,7 @@ def test_a_file_hashes_as_its_content(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     expected = "ca3d163bab055381827226140568f3bef7eaac187cebd76878e0b63e9e442356"
     assert Log("log.jsonl").sha256() == Log("./log.jsonl").sha256() == expected
-    assert [row.place for row in Log("./log.jsonl").rows()] == ["line 1"]
+    assert [row.location for row in Log("./log.jsonl").rows()] == ["line 1"]
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:

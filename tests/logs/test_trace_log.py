@@ -98,7 +98,7 @@ def test_an_export_is_the_question_the_documents_and_the_answer(
     assert example.question == QUESTION
     assert example.contexts == tuple(DOCUMENTS.values())
     assert example.response == ANSWER
-    assert rows[0].place == f"trace {example.id}"
+    assert rows[0].location == f"trace {example.id}"
     assert rows[0].metadata.keys() == {"span_id"}
     if tool != "otel":  # LangChain's instrumentation records no names of documents
         assert rows[0].context_ids == tuple(DOCUMENTS)

@@ -171,9 +171,9 @@ def _keyed(row: LogRow) -> KeyedExample:
         raise ExampleError(example.message, example.code)
     keyed = KeyedExample.of(example)
     if not keyed.contexts:
-        raise ExampleError(f"{row.place}: no context holds any text", "empty_contexts")
+        raise ExampleError(f"{row.location}: no context holds any text", "empty_contexts")
     if not keyed.response:
-        raise ExampleError(f"{row.place}: the response is empty", "empty_response")
+        raise ExampleError(f"{row.location}: the response is empty", "empty_response")
     return keyed
 
 

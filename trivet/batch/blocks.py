@@ -114,7 +114,7 @@ def _name_place(
     result: Evaluation | FailedEvaluation, row: LogRow
 ) -> Evaluation | FailedEvaluation:
     """Add the place of the row to the message of a failure, unless reading did it."""
-    where = f"{row.place}: "
+    where = f"{row.location}: "
     if isinstance(result, FailedEvaluation) and not result.message.startswith(where):
         return replace(result, message=where + result.message)
     return result

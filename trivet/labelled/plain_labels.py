@@ -85,7 +85,7 @@ def read_plain(
     cells = [values_by_name(row) for row in rows]
     column = _find_column(cells, label, source)
     labels = [_cell(row, column) for row in cells]
-    places = [row.place for row in rows]
+    places = [row.location for row in rows]
     _check_labels(labels, places, column, source)
     name = "stdin" if source == STDIN else Path(source).name.split(".", 1)[0]
     report = SourceReport(source=source)

@@ -74,7 +74,7 @@ class LogRow:
     """A row whose columns were mapped to the fields of an example."""
 
     number: int  # number of the row over the whole log, from 1
-    place: str  # place of the row for messages
+    location: str  # of the row for messages
     line: int | None  # line in its file, if the format has lines
     example: RagExample | FailedEvaluation  # the example, or the reason why there is none
     context_ids: tuple[str | None, ...] | None = None  # ids of the contexts, if the row has any
@@ -90,7 +90,7 @@ class Columns:
         mapping: Mapped | None = None,
         metadata: Iterable[str] | None = None,
         *,
-        id_by_place: bool = True,
+        id_by_location: bool = True,
         format: str | None = None,  # noqa: A002
         turns: Turns = "last",
     ) -> None:
@@ -102,7 +102,7 @@ class Columns:
                 a list of several. ``rows`` is the path to the rows inside of a record
                 (``samples[]``), ``messages`` the column of a conversation.
             metadata: Columns that are returned with the verdicts; ``None`` means by content.
-            id_by_place: Whether the place of a row without an id becomes its id.
+            id_by_location: Whether the location of a row without an id becomes its id.
             format: Name of the rows' shape, as in `SHAPES`; any other is that of a file.
             turns: Answers of a conversation that are judged.
 
@@ -124,7 +124,7 @@ class Columns:
         shape = SHAPES.get(format or "") if chat is None else conversation("", "chat", chat[0])
         self._take_shape(shape)
         self.metadata = None if metadata is None else tuple(metadata)
-        self._id_by_place = id_by_place
+        self._id_by_location = id_by_location
         self.turns = turns
 
     def _take_shape(self, shape: Shape | None) -> None:
@@ -185,7 +185,7 @@ class Columns:
             if isinstance(row.fields, ExampleError):
                 raise row.fields
             by_name = values_by_name(row)
-            default = row.place if self._id_by_place else None
+            default = row.location if self._id_by_location else None
             name = _id(_only(self._values(by_name, "id"), "id"), default)
             values = {ours: self._values(by_name, ours) for ours in self._names}
             unused = VAGUE - values["contexts"].keys()
@@ -196,10 +196,10 @@ class Columns:
                 raise ExampleError(self._lacks(lacking, by_name), code="missing_field")
             examples = [self._example(values, name, turn) for turn in turns or (None,)]
         except ExampleError as error:
-            failed = FailedEvaluation(name, error.code, f"{row.place}: {error}")
-            return [LogRow(row.number, row.place, row.line, failed, metadata=metadata)]
+            failed = FailedEvaluation(name, error.code, f"{row.location}: {error}")
+            return [LogRow(row.number, row.location, row.line, failed, metadata=metadata)]
         return [
-            LogRow(row.number, row.place, row.line, example, ids or None, metadata)
+            LogRow(row.number, row.location, row.line, example, ids or None, metadata)
             for example in examples
             for ids in [tuple(context.id or context.title for context in example.context_names)]
         ]

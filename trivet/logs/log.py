@@ -46,7 +46,7 @@ class SourceRow:
     """A row of a log, before its columns are mapped."""
 
     number: int  # number of the row over all files, from 1
-    place: str  # place of the row for messages: ``line 3``, ``part-2.csv line 3``, ``row 3``
+    location: str  # of the row for messages: ``line 3``, ``part-2.csv line 3``, ``row 3``
     line: int | None  # line in its file, if the format has lines
     fields: Fields | ExampleError  # names and values, or the error in the row
     file: str = ""  # file in a folder
@@ -138,7 +138,7 @@ class Log:
         format_ = self._format or (_format(file) if file else None) or "jsonl"
         name = file.relative_to(self._folder).as_posix() if file and self._folder else ""
         inside = f"{name} " if name else ""
-        place = "the beginning"
+        location = "the beginning"
         reads: Iterator[Row]
         try:
             if format_ not in ("parquet", "xlsx"):
@@ -157,12 +157,12 @@ class Log:
             else:
                 reads = read_csv(content, "\t" if format_ == "tsv" else None)
             for count, (line, fields) in enumerate(reads, start=1):
-                place = inside + (f"row {count}" if line is None else f"line {line}")
-                yield SourceRow(before + count, place, line, fields, name)
+                location = inside + (f"row {count}" if line is None else f"line {line}")
+                yield SourceRow(before + count, location, line, fields, name)
         except DataError:
             raise
         except _DAMAGE as error:
-            raise DataError(f"the input breaks off after {place}: {error}") from error
+            raise DataError(f"the input breaks off after {location}: {error}") from error
 
 
 def _of_content(content: IO[bytes]) -> Format:

@@ -38,7 +38,7 @@ class Reading:
         if inner is None:
             return [record]
         return [
-            replace(record, place=f"{record.place} {where}", fields=fields)
+            replace(record, location=f"{record.location} {where}", fields=fields)
             for where, fields in inner
         ]
 
@@ -53,7 +53,7 @@ def read_rows(
     """Map the columns of rows, lazily and in order.
 
     A row must have a question, contexts and a response; ``null`` or an empty string means that
-    there is none. The id of a row without one is its place: ``line-3``. A file of which no first
+    there is none. The id of a row without one is its location: ``line-3``. A file of which no first
     row is readable by plain names is read in the shape that most of them have, or ``at_once`` in
     that of the first record.
 

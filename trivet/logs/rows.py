@@ -26,7 +26,7 @@ class RowReader:
 
     def __init__(self, mapping: Mapped | None = None) -> None:
         """Choose the columns as `Columns` does; raises ``DataError`` for an unknown field."""
-        self.columns = Columns(mapping, metadata=(), id_by_place=False)
+        self.columns = Columns(mapping, metadata=(), id_by_location=False)
         self._reading: Reading | None = None  # that of the first row that was readable
         self._count = 0
 

@@ -65,7 +65,7 @@ class ShownReason:
     """Why a span of the response, or the rest of the marked text, is unsupported or to check."""
 
     text: str
-    said: str
+    explanation: str
     places: tuple[tuple[str, Link, str], ...] = ()  # links with the words before and after them
     to_check: bool = False
 
@@ -76,7 +76,7 @@ class ContextPart:
 
     text: str
     verdict: ContextSentence | None
-    place: str | None = None  # its id on the page, if a link leads to it
+    page_id: str | None = None  # its id on the page, if a link leads to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ def _linked(
     reasons = [
         ShownReason(
             reason.text,
-            reason.said,
+            reason.explanation,
             tuple((spot.before, at(spot.span), spot.after) for spot in reason.places),
             reason.to_check,
         )
@@ -202,7 +202,7 @@ def _linked(
         parts.append(replace(part, word=word, sources=links))
     for shown_context in contexts:
         shown_context.parts[:] = [
-            replace(part, place=places.get(id(part.verdict))) for part in shown_context.parts
+            replace(part, page_id=places.get(id(part.verdict))) for part in shown_context.parts
         ]
     return parts, reasons
 

@@ -156,7 +156,7 @@ def _shaded(parts: Iterable[ContextPart]) -> Markup:
         both = (verdict.relevance, verdict.utilization)
         classes = "tv-s tv-r{} tv-u{}".format(*map(_shade, both))
         numbers = "·".join(map(_number, both))
-        anchor = "" if part.place is None else f' id="{part.place}"'
+        anchor = "" if part.page_id is None else f' id="{part.page_id}"'
         html.append(f'<span class="{classes}" data-n="{numbers}"{anchor}>{text}</span>')
     return Markup("".join(html))
 

@@ -139,7 +139,7 @@ def tally(rows: Iterable[VerdictRow], by: Sequence[str] = ()) -> Tally:
         cites=np.array(cites, dtype=bool),
         questions=np.array(questions, dtype=np.int64),
         groups=np.unique(np.array(groups, dtype=np.int64), return_inverse=True)[1],
-        columns=columns.found(len(numbers)),
+        columns=columns.dividing(len(numbers)),
         wide=columns.wide,
         codes=codes,
         failures=failures,
@@ -183,7 +183,7 @@ class _Columns:
         self.wide: list[str] = []  # columns dropped for too many values
 
     def add(self, row: VerdictRow, index: int) -> None:
-        """Add the values of the row with index ``place``."""
+        """Add the values of the row ``index``."""
         self._names.update(dict.fromkeys(row.metadata))
         for name, value in row.metadata.items():
             if name in self.wide or (self._by and name not in self._by):
@@ -196,7 +196,7 @@ class _Columns:
                 self.wide.append(name)
                 del self._found[name]
 
-    def found(self, n: int) -> list[Column]:
+    def dividing(self, n: int) -> list[Column]:
         """Return the columns that divide the n rows."""
         for name in self._by:
             if name not in self._found:

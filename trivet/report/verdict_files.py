@@ -131,7 +131,7 @@ class VerdictFile:
 
 def _read(source: SourceRow, *, first: bool, path: Path) -> VerdictRow:
     if isinstance(source.fields, ExampleError):
-        problem = f"{source.place} of the verdicts: {source.fields}"
+        problem = f"{source.location} of the verdicts: {source.fields}"
         return VerdictRow(source.number, error=FailedEvaluation(None, source.fields.code, problem))
     record = _unflattened(source.fields)
     number, name, error = record.get("row"), record.get("id"), record.get("error")
@@ -143,7 +143,7 @@ def _read(source: SourceRow, *, first: bool, path: Path) -> VerdictRow:
         return VerdictRow(row, id_, error=failed, metadata=metadata)
     if not any(name in record for name in (*SCORES, "adherent")):
         problem = (
-            f"{source.place} holds no score (found {', '.join(record) or 'nothing'}); "
+            f"{source.location} holds no score (found {', '.join(record) or 'nothing'}); "
             "`trivet evaluate` writes verdicts"
         )
         if first:

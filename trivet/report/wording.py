@@ -43,7 +43,7 @@ def count(number: int, noun: str) -> str:
 _MAX_CHARACTERS = 80  # characters of a span or a value
 
 
-_SAID = {
+_EXPLANATIONS = {
     "value_not_in_contexts": "not in the contexts",
     "value_of_another_passage": "not in the sources of its sentence",
     "quotation_not_in_contexts": "not word for word in the contexts",
@@ -67,13 +67,13 @@ class Reason:
     """Why a span of the response, or the rest of the marked text, is unsupported or to check."""
 
     text: str  # the span, shortened; else a name of the rest
-    said: str
+    explanation: str
     places: tuple[ReasonPlace, ...] = ()
     to_check: bool = False
 
     def __str__(self) -> str:
         places = (f"{spot.before}[{spot.span.context + 1}]{spot.after}" for spot in self.places)
-        return f"{self.text}: {self.said}{''.join(places)}"
+        return f"{self.text}: {self.explanation}{''.join(places)}"
 
 
 def find_reasons(verdict: Evaluation, contexts: Sequence[str]) -> list[Reason]:
@@ -87,14 +87,14 @@ def find_reasons(verdict: Evaluation, contexts: Sequence[str]) -> list[Reason]:
     reasons = [of_span(span, contexts) for span in values]
     if len(values) < len(verdict.unsupported):
         name = "other marked text" if reasons else "marked text"
-        reasons.append(Reason(name, _SAID["not_supported"]))
+        reasons.append(Reason(name, _EXPLANATIONS["not_supported"]))
     return reasons + [of_span(span, contexts, to_check=True) for span in verdict.to_check]
 
 
 def of_span(span: MarkedSpan, contexts: Sequence[str], *, to_check: bool = False) -> Reason:
     """Return the reason of one span; arguments as for ``find_reasons``."""
     places = []
-    words = _SAID[span.reason]
+    words = _EXPLANATIONS[span.reason]
     if span.found_at is not None and span.found_at.context < len(contexts):
         words = "only in another passage,"
         places.append(ReasonPlace(span.found_at))
