@@ -119,7 +119,7 @@ def test_rows_that_cannot_be_used_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("change", "code", "said"),
+    ("change", "code", "message"),
     [
         ((0.01, 0.2), 0, "better: trivet evaluate LOG --bundle mine/bundle"),
         ((-0.1, 0.2), 4, "not shown to be better: keep embedded"),
@@ -128,7 +128,7 @@ def test_rows_that_cannot_be_used_are_refused(
 def test_the_command_says_whether_to_keep_the_old_model(
     change: tuple[float, float],
     code: int,
-    said: str,
+    message: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -138,7 +138,7 @@ def test_the_command_says_whether_to_keep_the_old_model(
     monkeypatch.setattr(adapt_module, "adapt", lambda *_: adapted)
     assert exit_code(monkeypatch, "adapt", "rows.jsonl", "--out", "mine") == code
     shown = capsys.readouterr()
-    assert said in shown.out + shown.err
+    assert message in shown.out + shown.err
     # Lightning's own lines, which advertise, are not progress.
     for name in ("lightning.pytorch", "lightning.fabric"):
         assert not logging.getLogger(name).isEnabledFor(logging.INFO)

@@ -14,7 +14,7 @@ from trivet.records import LabelledExample, Labels, RagExample
 
 
 def rows_of(
-    documents: int, each: int = 2, split: str | None = None, start: int = 0
+    documents: int, per_document: int = 2, split: str | None = None, start: int = 0
 ) -> list[LabelledExample]:
     """Return rows of documents, each with a passage of its own."""
     return [
@@ -28,7 +28,7 @@ def rows_of(
             split=split,
         )
         for d in range(start, start + documents)
-        for n in range(each)
+        for n in range(per_document)
     ]
 
 
@@ -72,7 +72,7 @@ def test_rows_of_the_publishers_test_split_are_the_test_part_without_their_docum
 
 
 def test_a_part_of_large_documents_has_its_share_of_the_rows() -> None:
-    rows = [*rows_of(40, each=1), *rows_of(20, each=20, start=100)]
+    rows = [*rows_of(40, per_document=1), *rows_of(20, per_document=20, start=100)]
     counts = count_parts(split_by_document(rows, "mine"))
     assert counts["test"][0] >= 0.3 * len(rows)
     assert counts["validation"][0] >= 0.15 * len(rows)

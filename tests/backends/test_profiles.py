@@ -76,7 +76,7 @@ def test_every_packed_call_finds_a_profile(lengths: list[int], window: int) -> N
     waiting = job(lengths)
     while waiting.places:
         call = waiting.take(limits)
-        n, longest = len(call), max(place.length for place in call)
+        n, longest = len(call), max(slot.length for slot in call)
         # The worst a call can be: all of one example, or each its own.
         for b, k in ((1, n), (n, 1)):
             sizes = Sizes(N=n, L=longest, B=b, R=longest, K=k, C=n * longest, S=1)

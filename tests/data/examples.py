@@ -26,13 +26,13 @@ def make_tokenized(
     """Return an example whose sentences have these token ids."""
 
     def segment(sentences: Sentences) -> tuple[Segment, IntArray]:
-        ids = np.asarray([one for sentence in sentences for one in sentence], dtype=np.int64)
+        ids = np.asarray([token for sentence in sentences for token in sentence], dtype=np.int64)
         number = np.repeat(np.arange(len(sentences)), [len(sentence) for sentence in sentences])
         numbers = np.arange(len(ids))
         return Segment(ids, np.stack([numbers, numbers + 1], axis=1)), number.astype(np.int64)
 
     owners = [number for number, passage in enumerate(passages) for _ in passage]
-    context, context_sentence = segment([one for passage in passages for one in passage])
+    context, context_sentence = segment([sentence for passage in passages for sentence in passage])
     answer, response_sentence = segment(response)
     return TokenizedExample(
         question=segment([question])[0],
@@ -53,7 +53,7 @@ def labelled_row(
     number: int, contexts: int = 3, group: str = "", source: str = "a"
 ) -> LabelledExample:
     """Return an example whose first passage is relevant and used; its second sentence is wrong."""
-    passages = tuple(f"Passage {number}.{place} is red." for place in range(contexts))
+    passages = tuple(f"Passage {number}.{n} is red." for n in range(contexts))
     answer = f"It is red, {number}. It is not blue."
     first, wrong = (ContextSpan(0, 0, len(passages[0])),), answer.index("It is not")
     labels = Labels(

@@ -85,10 +85,10 @@ def test_an_evidence_window_shows_context_in_order_question_and_chunk(
                 wanted.append(SPECIAL.sep)
             wanted.append(int(read.context.ids[token]))
         wanted += [SPECIAL.sep, *question, SPECIAL.sep]
-        said = np.flatnonzero(layout.response_row[:, -1] == row)
-        np.testing.assert_array_equal(np.diff(said), 1)
-        np.testing.assert_array_equal(ids, [*wanted, *read.response.ids[said], SPECIAL.sep])
-        np.testing.assert_array_equal(segment, [0] * len(wanted) + [1] * (len(said) + 1))
+        chunk = np.flatnonzero(layout.response_row[:, -1] == row)
+        np.testing.assert_array_equal(np.diff(chunk), 1)
+        np.testing.assert_array_equal(ids, [*wanted, *read.response.ids[chunk], SPECIAL.sep])
+        np.testing.assert_array_equal(segment, [0] * len(wanted) + [1] * (len(chunk) + 1))
 
 
 @given(reads(), settings())
@@ -120,9 +120,9 @@ def test_the_best_sources_are_shown_as_many_as_fit(
     sources = count_overlaps(read, window.evidence_sentences).sources
     lengths = np.bincount(read.context_sentence)
     for row in evidence_rows(layout):
-        said = np.flatnonzero(layout.response_row[:, -1] == row)
-        room = window.size - min(len(read.question), window.size // 4) - len(said) - FRAME
-        named = set(sources[np.unique(read.response_sentence[said])].flat)
+        chunk = np.flatnonzero(layout.response_row[:, -1] == row)
+        room = window.size - min(len(read.question), window.size // 4) - len(chunk) - FRAME
+        named = set(sources[np.unique(read.response_sentence[chunk])].flat)
         shown = set(read.context_sentence[layout.row_context[row]].tolist())
         assert shown <= named
         if len(layout.row_context[row]) < sum(lengths[list(shown)]):

@@ -36,13 +36,13 @@ def test_each_pair_is_in_an_ordinary_window_and_a_pool_averages_its_own_tokens(
     seen = set()
     for row, ids in enumerate(layout.rows):
         shown = window_sentences(layout, row, len(ids))
-        for numbers, pool, own, sentence_of in (
+        for numbers, pool, segment, sentence_of in (
             (shown.response, shown.response_pool, tokenized.response, tokenized.response_sentence),
             (shown.context, shown.context_pool, tokenized.context, tokenized.context_sentence),
         ):
             np.testing.assert_allclose(pool.sum(axis=1), 1, rtol=1e-5)
             for number, weights in zip(numbers, pool, strict=True):
-                assert set(ids[weights > 0]) <= set(own.ids[sentence_of == number])
+                assert set(ids[weights > 0]) <= set(segment.ids[sentence_of == number])
         if not layout.row_is_evidence[row]:
             seen |= {(s, x) for s in shown.response.tolist() for x in shown.context.tolist()}
     assert len(seen) == layout.sentences * len(tokenized.context_sentence_spans)
@@ -87,4 +87,4 @@ def test_overlap_is_the_share_of_the_words_and_rare_words_count_more() -> None:
     np.testing.assert_allclose(first, [1, common / (rare + common), common / (rare + common)], 1e-6)
     np.testing.assert_allclose(second, [0, 0, 0.5], 1e-6)
     assert third.tolist() == [0, 0, 0]
-    assert [len(each) for each in pair_overlaps(make_tokenized([7], [], [[1], [2]]))] == [0, 0]
+    assert [len(shares) for shares in pair_overlaps(make_tokenized([7], [], [[1], [2]]))] == [0, 0]

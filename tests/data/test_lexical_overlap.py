@@ -30,12 +30,12 @@ def overlaps(
     return count_overlaps(make_tokenized(question, [context], response))
 
 
-def of_sentences(found: FloatArray, parts: Sentences) -> list[float]:
+def of_sentences(per_token: FloatArray, parts: Sentences) -> list[float]:
     """Take one number a sentence, which all of its tokens have."""
     sentence = np.repeat(np.arange(len(parts)), list(map(len, parts)))
-    each = [set(found[sentence == number].tolist()) for number in range(len(parts))]
-    assert all(len(values) == 1 for values in each)
-    return [values.pop() for values in each]
+    by_sentence = [set(per_token[sentence == number].tolist()) for number in range(len(parts))]
+    assert all(len(values) == 1 for values in by_sentence)
+    return [values.pop() for values in by_sentence]
 
 
 def rarity(some: set[int]) -> float:
@@ -56,13 +56,13 @@ def of_context(context: Sentences, parts: Sentences) -> list[float]:
     everything = set(joined(parts))
     together = of_the_most(everything)
     apart = [of_the_most(set(part)) for part in parts]
-    found = []
-    for place, sentence in enumerate(context):
+    means = []
+    for n, sentence in enumerate(context):
         held = weight(set(sentence))
         share = weight(set(sentence) & everything) / held if held else 0.0
-        best = max((part[place] for part in apart), default=0.0)
-        found.append((share + together[place] + best) / 3)
-    return found
+        best = max((part[n] for part in apart), default=0.0)
+        means.append((share + together[n] + best) / 3)
+    return means
 
 
 def of_response(context: Sentences, parts: Sentences) -> list[float]:
@@ -77,11 +77,11 @@ def of_response(context: Sentences, parts: Sentences) -> list[float]:
 def test_overlaps_are_what_is_counted_by_hand(
     context: list[list[int]], response: list[list[int]], question: list[int]
 ) -> None:
-    found = overlaps(context, response, question)
+    counted = overlaps(context, response, question)
     for values, by_hand, parts in (
-        (found.question, of_context(context, [question]), context),
-        (found.response, of_context(context, response), context),
-        (found.context, of_response(context, response), response),
+        (counted.question, of_context(context, [question]), context),
+        (counted.response, of_context(context, response), context),
+        (counted.context, of_response(context, response), response),
     ):
         assert values.dtype == np.float32
         assert of_sentences(values, parts) == pytest.approx(by_hand, abs=1e-5)
@@ -92,17 +92,17 @@ def test_overlaps_are_what_is_counted_by_hand(
 def test_sources_are_the_sentences_that_share_most(
     context: list[list[int]], response: list[list[int]], number: int
 ) -> None:
-    found = count_overlaps(make_tokenized([], [context], response), number).sources
-    assert found.shape == (len(response), min(number, len(context)))
+    sources = count_overlaps(make_tokenized([], [context], response), number).sources
+    assert sources.shape == (len(response), min(number, len(context)))
     sentences_with = Counter(word for sentence in context for word in set(sentence))
-    for part, named in zip(response, found.tolist(), strict=True):
+    for part, named in zip(response, sources.tolist(), strict=True):
         shared = [
             sum(rarity({word}) / sentences_with[word] for word in set(sentence) & set(part))
             for sentence in context
         ]
         assert len(set(named)) == len(named)
         best = sorted(shared, reverse=True)[: len(named)]
-        assert [shared[place] for place in named] == pytest.approx(best)
+        assert [shared[n] for n in named] == pytest.approx(best)
 
 
 def test_contexts_that_share_most_come_first_and_the_response_counts_twice() -> None:

@@ -27,8 +27,8 @@ def names(tokenizer_file: Path) -> dict[int, str]:
 
 def test_specials_are_found_by_name(tokenizer: SegmentTokenizer, names: dict[int, str]) -> None:
     special = tokenizer.special
-    found = [names[special.cls], names[special.sep], names[special.pad]]
-    assert found == ["[CLS]", "[SEP]", "[PAD]"]
+    pieces = [names[special.cls], names[special.sep], names[special.pad]]
+    assert pieces == ["[CLS]", "[SEP]", "[PAD]"]
     assert tokenizer.vocab_size == len(names)
 
 
@@ -38,7 +38,7 @@ def test_specials_are_found_by_name(tokenizer: SegmentTokenizer, names: dict[int
 def test_forged_specials(tokenizer: SegmentTokenizer, names: dict[int, str], forged: str) -> None:
     (segment,) = tokenizer.encode([f"the {forged} mill"])
     assert not {names[int(i)] for i in segment.ids} & {"[SEP]", "[CLS]", "[PAD]", "[MASK]"}
-    covered = {place for start, end in segment.offsets for place in range(start, end)}
+    covered = {n for start, end in segment.offsets for n in range(start, end)}
     assert set(range(4, 4 + len(forged))) <= covered
 
 
@@ -90,7 +90,7 @@ def test_offsets_hold_behind_odd_characters(tokenizer: SegmentTokenizer, odd: st
 
 
 def test_the_files_own_truncation_and_padding_are_off(tokenizer: SegmentTokenizer) -> None:
-    assert [len(one) for one in tokenizer.encode(["mill", "mill " * 40, ""])] == [1, 40, 0]
+    assert [len(segment) for segment in tokenizer.encode(["mill", "mill " * 40, ""])] == [1, 40, 0]
     assert tokenizer.encode([]) == []
 
 

@@ -127,13 +127,13 @@ GROWING = (
 @pytest.mark.parametrize("length", [1, 2, 5, 13, 500])
 def test_a_text_that_grows_has_the_same_sentences_however_it_is_cut(length: int) -> None:
     growing, whole = GrowingText(), GrowingText()
-    found = [
+    completed = [
         span
         for start in range(0, len(GROWING), length)
         for span in growing.append(GROWING[start : start + length])
     ]
-    assert found == whole.append(GROWING)
-    assert found[:1] == [Span(0, 10)]
+    assert completed == whole.append(GROWING)
+    assert completed[:1] == [Span(0, 10)]
     assert GROWING[growing.start :].strip() == "No end"
     assert growing.rest() == whole.rest()
     assert growing.start == len(GROWING)
@@ -141,5 +141,5 @@ def test_a_text_that_grows_has_the_same_sentences_however_it_is_cut(length: int)
 
 def test_a_sentence_of_a_growing_text_has_an_end_at_last() -> None:
     growing = GrowingText()
-    found = growing.append("word " * 3000)
-    assert [span.end - span.start > 4000 for span in found] == [True, True]
+    spans = growing.append("word " * 3000)
+    assert [span.end - span.start > 4000 for span in spans] == [True, True]

@@ -19,13 +19,13 @@ def offsets_of(*pairs: tuple[int, int]) -> IntArray:
     return np.asarray(pairs, dtype=np.int64).reshape(-1, 2)
 
 
-def found(text: str, pieces: list[str], unsupported: list[int]) -> list[str]:
+def marked_texts(text: str, pieces: list[str], unsupported: list[int]) -> list[str]:
     """Return the spans of ``text`` when its ``pieces`` are tokens and some are unsupported."""
-    pairs, place = [], 0
+    pairs, end = [], 0
     for piece in pieces:
-        start = text.index(piece, place)
-        place = start + len(piece)
-        pairs.append((start, place))
+        start = text.index(piece, end)
+        end = start + len(piece)
+        pairs.append((start, end))
     probs = np.ones(len(pieces), dtype=np.float32)
     probs[unsupported] = 0.0
     spans = unsupported_spans(text, offsets_of(*pairs), probs, 0.5)
@@ -80,7 +80,7 @@ def test_word_spans_round_trip(tokenizer: SegmentTokenizer, marked: list[tuple[s
 @given(st.text(max_size=20), st.lists(st.floats(0, 1), max_size=20), st.floats(0, 1))
 def test_any_text_gives_ordered_spans(text: str, values: list[float], threshold: float) -> None:
     probs = np.asarray(values[: len(text)], dtype=np.float64)
-    offsets = offsets_of(*((place, place + 1) for place in range(len(probs))))
+    offsets = offsets_of(*((n, n + 1) for n in range(len(probs))))
     spans = unsupported_spans(text, offsets, probs, threshold)
     last = -1
     for span in spans:
@@ -130,7 +130,7 @@ ACCENTS = ["un", "re", "\u0301", "gle", "\u0300s"]
 def test_runs_snap_to_whole_words_of_any_script(
     text: str, pieces: list[str], unsupported: list[int], wanted: list[str]
 ) -> None:
-    assert found(text, pieces, unsupported) == wanted
+    assert marked_texts(text, pieces, unsupported) == wanted
 
 
 def test_the_probability_is_the_mean_over_all_tokens_of_the_span() -> None:

@@ -14,16 +14,16 @@ from tests.data.examples import JSON_VALUES
 from trivet.data.structured_text import StructuredText, read_structure
 
 
-def sentences(text: str, found: StructuredText) -> list[str]:
-    return [text[span.start : span.end] for span in found.sentences]
+def sentences(text: str, form: StructuredText) -> list[str]:
+    return [text[span.start : span.end] for span in form.sentences]
 
 
 def test_json_is_read_by_its_keys() -> None:
-    place = {"wifi": "free", "open_on": {"Monday": "9-17"}, "tags": ["a", "b"], "stars": 4.5}
-    text = json.dumps({"name": 'Caf\u00e9 "X"', "place": place, "note": "Good. Not cheap."})
-    found = read_structure(text)
-    assert found is not None
-    assert found.read.splitlines() == [
+    facts = {"wifi": "free", "open_on": {"Monday": "9-17"}, "tags": ["a", "b"], "stars": 4.5}
+    text = json.dumps({"name": 'Caf\u00e9 "X"', "place": facts, "note": "Good. Not cheap."})
+    form = read_structure(text)
+    assert form is not None
+    assert form.read.splitlines() == [
         'name: Caf\u00e9 "X"',
         "place wifi: free",
         "place open on Monday: 9-17",
@@ -31,7 +31,7 @@ def test_json_is_read_by_its_keys() -> None:
         "place stars: 4.5",
         "note: Good. Not cheap.",
     ]
-    assert sentences(text, found) == [
+    assert sentences(text, form) == [
         '"name": "Caf\\u00e9 \\"X\\""',
         '"wifi": "free"',
         '"Monday": "9-17"',
@@ -40,23 +40,23 @@ def test_json_is_read_by_its_keys() -> None:
         '"note": "Good.',
         'Not cheap."',
     ]
-    at = found.read.index("9-17")
-    ((start, end),) = found.text_offsets(np.asarray([[at, at + 4]])).tolist()
+    at = form.read.index("9-17")
+    ((start, end),) = form.text_offsets(np.asarray([[at, at + 4]])).tolist()
     assert text[start:end] == "9-17"
 
 
 def test_the_cells_of_a_table_are_read_after_their_headers() -> None:
     text = "Our prices.\n\n| Item | Price |\n|---|--:|\n| Tea | 3 |\n| Milk | |\n\nThat is all."
-    found = read_structure(text)
-    assert found is not None
-    assert found.read.splitlines() == [
+    form = read_structure(text)
+    assert form is not None
+    assert form.read.splitlines() == [
         "Our prices.",
         "Item, Price",
         "Item: Tea, Price: 3",
         "Item: Milk, Price: ",
         "That is all.",
     ]
-    assert sentences(text, found)[2] == "Tea | 3"
+    assert sentences(text, form)[2] == "Tea | 3"
     tabs = read_structure("Item\tPrice\nTea\t3\n")
     assert tabs is not None
     assert tabs.read == "Item, Price\nItem: Tea, Price: 3\n"
@@ -77,12 +77,12 @@ def test_a_python_literal_is_read_like_json() -> None:
     text = str(
         {"name": 'Joe\'s "Inn"\n', "open_on": {"Mon": (9, -17.5)}, "wifi": None, "bar": True}
     )
-    found = read_structure(text)
-    assert found is not None
-    assert found.read.splitlines() == [
+    form = read_structure(text)
+    assert form is not None
+    assert form.read.splitlines() == [
         *('name: Joe\'s "Inn"', "", "open on Mon: 9, -17.5", "wifi: None", "bar: True")
     ]
-    assert sentences(text, found)[1] == "'Mon': (9, -17.5)"
+    assert sentences(text, form)[1] == "'Mon': (9, -17.5)"
 
 
 @pytest.mark.parametrize(
@@ -97,13 +97,13 @@ def test_code_and_excess_in_a_literal_are_text(text: str) -> None:
     assert read_structure(text) is None
 
 
-def check(text: str, found: StructuredText) -> None:
-    assert len(found.places) == len(found.read)
-    assert (np.diff(found.places[:, 0]) >= 0).all()
-    assert (found.places[:, 0] <= found.places[:, 1]).all()
-    assert found.places.max(initial=0) <= len(text)
+def check(text: str, form: StructuredText) -> None:
+    assert len(form.places) == len(form.read)
+    assert (np.diff(form.places[:, 0]) >= 0).all()
+    assert (form.places[:, 0] <= form.places[:, 1]).all()
+    assert form.places.max(initial=0) <= len(text)
     reached = 0
-    for span in found.sentences:
+    for span in form.sentences:
         assert reached <= span.start <= span.end <= len(text)
         reached = span.end
 
@@ -111,26 +111,26 @@ def check(text: str, found: StructuredText) -> None:
 @given(JSON_VALUES, st.sampled_from([None, 1]))
 def test_every_character_of_json_has_a_place_in_order(value: Any, indent: int | None) -> None:
     text = json.dumps(value, indent=indent)
-    found = read_structure(text)
-    assert (found is None) is (not isinstance(value, list | dict) or not value)
-    if found is not None:
-        check(text, found)
+    form = read_structure(text)
+    assert (form is None) is (not isinstance(value, list | dict) or not value)
+    if form is not None:
+        check(text, form)
 
 
 @given(JSON_VALUES.filter(lambda value: "inf" not in repr(value)))
 def test_every_character_of_a_literal_has_a_place_in_order(value: Any) -> None:
     text = repr(value)
-    found = read_structure(text)
+    form = read_structure(text)
     if isinstance(value, list | dict) and value:
-        assert found is not None
-        check(text, found)
+        assert form is not None
+        check(text, form)
 
 
 @given(st.text(alphabet="ab |-\t\n:.\\"))
 def test_every_character_of_a_table_has_a_place_in_order(text: str) -> None:
-    found = read_structure(text)
-    if found is not None:
-        check(text, found)
-        copied = [n for n, (start, end) in enumerate(found.places.tolist()) if start < end]
+    form = read_structure(text)
+    if form is not None:
+        check(text, form)
+        copied = [n for n, (start, end) in enumerate(form.places.tolist()) if start < end]
         for n in copied:
-            assert text[found.places[n, 0]] == found.read[n]
+            assert text[form.places[n, 0]] == form.read[n]

@@ -16,7 +16,7 @@ from trivet.data.values import find_values
 from trivet.data.written_forms import blank_markup
 
 
-def found(text: str) -> list[tuple[str, str]]:
+def values_of(text: str) -> list[tuple[str, str]]:
     return [(text[v.span.start : v.span.end], v.kind) for v in find_values(text)]
 
 
@@ -58,7 +58,7 @@ def statuses(response: str, *contexts: str, near: int = 0) -> list[str]:
     ],
 )
 def test_what_is_a_value(text: str, values: list[tuple[str, str]]) -> None:
-    assert found(text) == values
+    assert values_of(text) == values
 
 
 @pytest.mark.parametrize(

@@ -87,11 +87,11 @@ def slices_of(layout: Layout) -> list[tuple[int, int]]:
 
 def places_of(read: TokenizedExample, gap: int) -> list[int]:
     """Return where each context token would stand in one endless row."""
-    place, places = -1, []
+    position, places = -1, []
     for number, owner in enumerate(read.context_index):
         between = number > 0 and owner != read.context_index[number - 1]
-        place += 1 + gap if between else 1
-        places.append(place)
+        position += 1 + gap if between else 1
+        places.append(position)
     return places
 
 
@@ -149,8 +149,8 @@ def test_context_tokens_are_owned_in_order(read: TokenizedExample, window: Windo
     assert owned == sorted(set(owned))
     assert [layout.rows[row][column] for row, column in owned] == read.context.ids.tolist()
     if len(read.context):
-        each = np.bincount(read.context_sentence, weights=layout.context_weight)
-        np.testing.assert_allclose(each, 1 / len(each), rtol=1e-5)
+        totals = np.bincount(read.context_sentence, weights=layout.context_weight)
+        np.testing.assert_allclose(totals, 1 / len(totals), rtol=1e-5)
 
 
 @given(reads(), settings())
@@ -163,7 +163,7 @@ def test_each_slice_shows_the_response_once(read: TokenizedExample, window: Wind
         for row, context in zip(layout.rows, layout.row_context, strict=True)
         for token in row[row >= RESPONSE]
     ]
-    assert sorted(shown) == sorted((int(i), each) for i in read.response.ids for each in slices)
+    assert sorted(shown) == sorted((int(i), span) for i in read.response.ids for span in slices)
     for r, token in enumerate(read.response.ids):
         for k in range(len(slices)):
             row = layout.rows[layout.response_row[r, k]]
@@ -209,14 +209,14 @@ def test_a_batch_holds_every_layout(
     segments = [segment for layout in layouts for segment in layout.segments]
     ones = [np.ones_like(row) for row in rows]
     width = max(map(len, rows))
-    for found, wanted in zip(batch, (rows, ones, segments), strict=False):
+    for array, wanted in zip(batch, (rows, ones, segments), strict=False):
         padded = [np.pad(row, (0, width - len(row))) for row in wanted]
-        np.testing.assert_array_equal(found, padded, strict=True)
+        np.testing.assert_array_equal(array, padded, strict=True)
     first = 0
     for b, (read, layout) in enumerate(zip(several, layouts, strict=True)):
         (tokens, copies), held = layout.response_row.shape, len(read.context)
-        own = (slice(tokens), slice(copies))
-        row, column = np.divmod(batch.response_at[b][own], width)
+        cells = (slice(tokens), slice(copies))
+        row, column = np.divmod(batch.response_at[b][cells], width)
         np.testing.assert_array_equal(row, first + layout.response_row)
         np.testing.assert_array_equal(column, layout.response_column)
         assert (batch.response_at[b] >= 0).sum() == tokens * copies
@@ -282,7 +282,7 @@ def test_sorted_contexts_are_cut_like_contexts_given_in_that_order(
     sort = replace(window, sort_contexts=True)
     layout, plain = lay_out(read, sort, SPECIAL), lay_out(read, window, SPECIAL)
     if len(slices_of(plain)) == 1:
-        first, second = (asdict(each) | {"context_values": 0} for each in (layout, plain))
+        first, second = (asdict(laid_out) | {"context_values": 0} for laid_out in (layout, plain))
         np.testing.assert_equal(first, second)
         return
     ranks = rank_contexts(read)
@@ -296,8 +296,8 @@ def test_sorted_contexts_are_cut_like_contexts_given_in_that_order(
     expected = lay_out(moved, window, SPECIAL)
     for name in ("rows", "segments", "response_row", "response_column", "row_columns"):
         np.testing.assert_equal(getattr(layout, name), getattr(expected, name), err_msg=name)
-    for found, wanted in zip(layout.row_context, expected.row_context, strict=True):
-        np.testing.assert_array_equal(found, order[wanted])
+    for shown, wanted in zip(layout.row_context, expected.row_context, strict=True):
+        np.testing.assert_array_equal(shown, order[wanted])
     for name in ("context_row", "context_column"):
         np.testing.assert_array_equal(getattr(layout, name)[order], getattr(expected, name))
 

@@ -82,8 +82,8 @@ def test_what_is_missing_leaves_one_row_and_no_empty_dimension(
     assert (windows.context_at >= 0).sum() == sum(map(sum, passages))
     assert windows.context_weight.sum() == pytest.approx(1.0 if sum(map(sum, passages)) else 0.0)
     part, numbers = take_windows(layout, [0])
-    for taken, own in zip(collate([part], SPECIAL.pad), windows, strict=True):
-        np.testing.assert_array_equal(taken, own)
+    for taken, whole in zip(collate([part], SPECIAL.pad), windows, strict=True):
+        np.testing.assert_array_equal(taken, whole)
     assert len(numbers) == len(layout.context_row)
 
 
@@ -107,6 +107,6 @@ def test_evidence_windows_count_their_runs_of_text_as_passages() -> None:
     assert len(row) <= window.size
     assert row[layout.row_columns[-1]].tolist() == read.context.ids[shown].tolist()
     assert np.diff(shown).max() > 1
-    colon, one, two = text_ids(":12").tolist()
-    assert row[:7].tolist() == [1, colon, 7, two, colon, one, colon]
-    assert [two, colon] == row[layout.row_columns[-1][30] - 2 : layout.row_columns[-1][30]].tolist()
+    colon, d1, d2 = text_ids(":12").tolist()
+    assert row[:7].tolist() == [1, colon, 7, d2, colon, d1, colon]
+    assert [d2, colon] == row[layout.row_columns[-1][30] - 2 : layout.row_columns[-1][30]].tolist()

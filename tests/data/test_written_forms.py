@@ -45,8 +45,8 @@ def unified(wordpiece_file: Path) -> SegmentTokenizer:
 def test_forms_of_the_same_have_the_same_tokens(
     unified: SegmentTokenizer, text: str, same: str
 ) -> None:
-    one, other = unified.encode([text, same])
-    assert one.ids.tolist() == other.ids.tolist() and len(one) > 0
+    first, other = unified.encode([text, same])
+    assert first.ids.tolist() == other.ids.tolist() and len(first) > 0
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_offsets_rise_and_lie_in_the_text(unified: SegmentTokenizer, parts: list
     text = "".join(parts)
     (segment,) = unified.encode([text])
     flat = segment.offsets.ravel().tolist()
-    assert flat == sorted(flat) and all(0 <= place <= len(text) for place in flat)
+    assert flat == sorted(flat) and all(0 <= offset <= len(text) for offset in flat)
     assert all(start < end for start, end in segment.offsets)
 
 
@@ -91,5 +91,5 @@ def test_a_bundle_keeps_the_forms_and_unifies_them_once(
     again = SegmentTokenizer.from_file(file)
     again.unify_forms()
     assert again.to_json() == written
-    one, other = again.encode(["12,000", "12000"])
-    assert one.ids.tolist() == other.ids.tolist()
+    first, other = again.encode(["12,000", "12000"])
+    assert first.ids.tolist() == other.ids.tolist()

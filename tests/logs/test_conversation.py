@@ -74,7 +74,7 @@ def test_other_names_of_roles_and_texts_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("messages", "said"),
+    ("messages", "message"),
     [
         ([], "none of 0 messages is an answer"),
         ("Hello", "messages is a string, not a list of objects with role and content"),
@@ -84,8 +84,8 @@ def test_other_names_of_roles_and_texts_are_read() -> None:
         ([{"role": "tool", "tool_call_id": "", "content": "a"}], "tool_call_id is empty"),
     ],
 )  # fmt: skip
-def test_what_is_no_conversation_is_refused_by_name(messages: Any, said: str) -> None:
-    with pytest.raises(ExampleError, match=said):
+def test_what_is_no_conversation_is_refused_by_name(messages: Any, message: str) -> None:
+    with pytest.raises(ExampleError, match=message):
         read_turns(messages)
 
 

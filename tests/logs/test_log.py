@@ -176,7 +176,7 @@ def test_the_format_can_be_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "damage", "place"),
+    ("name", "damage", "location"),
     [
         ("log.jsonl.gz", "cut", "line 4"),
         ("log.jsonl.xz", "cut", "line 4"),
@@ -187,7 +187,7 @@ def test_the_format_can_be_said(tmp_path: Path) -> None:
         ("log.parquet.gz", "cut", "the beginning"),
     ],
 )
-def test_damaged_files_break_off(tmp_path: Path, name: str, damage: str, place: str) -> None:
+def test_damaged_files_break_off(tmp_path: Path, name: str, damage: str, location: str) -> None:
     path = tmp_path / name
     content = content_of(Path(name.removesuffix(path.suffix)).suffix or path.suffix)
     if path.suffix in (".gz", ".xz", ".zst"):
@@ -199,4 +199,4 @@ def test_damaged_files_break_off(tmp_path: Path, name: str, damage: str, place: 
     with pytest.raises(DataError, match="the input breaks off after") as caught:
         rows.extend(Log(str(path)).rows())
     if path.suffix not in (".xz", ".zst", ".gz"):
-        assert f"breaks off after {place}:" in str(caught.value)
+        assert f"breaks off after {location}:" in str(caught.value)

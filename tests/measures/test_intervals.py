@@ -23,7 +23,7 @@ rows = st.lists(
 )
 
 
-def one(statistic: Statistic, weights: FloatArray) -> float:
+def weighted(statistic: Statistic, weights: FloatArray) -> float:
     return float(statistic(weights[None, :])[0])
 
 
@@ -38,7 +38,7 @@ def test_auroc_and_best_f1_are_scikit_learns_on_the_repeated_rows(
 ) -> None:
     scores, positive, weights = columns(drawn)
     area, best = (
-        one(of(scores, positive.astype(bool)), weights)
+        weighted(of(scores, positive.astype(bool)), weights)
         for of in (intervals.auroc, intervals.best_f1)
     )
     repeated = np.repeat(np.arange(len(drawn)), weights.astype(int))
@@ -56,8 +56,8 @@ def test_auroc_and_best_f1_are_scikit_learns_on_the_repeated_rows(
 
 def test_a_ratio_without_what_it_needs_is_undefined_and_not_zero() -> None:
     gold, flagged = np.zeros(3), np.ones(3)
-    assert math.isnan(one(intervals.ratio(2 * gold, flagged + gold, gold), np.ones(3)))
-    assert math.isnan(one(intervals.ratio(gold, gold, gold), np.ones(3)))
+    assert math.isnan(weighted(intervals.ratio(2 * gold, flagged + gold, gold), np.ones(3)))
+    assert math.isnan(weighted(intervals.ratio(gold, gold, gold), np.ones(3)))
 
 
 def test_calibration_error_is_torchmetrics() -> None:
@@ -67,7 +67,7 @@ def test_calibration_error_is_torchmetrics() -> None:
     row = np.sort(draw.integers(0, 40, 200))
     probabilities, truths = torch.from_numpy(probs), torch.from_numpy(positive.astype(int))
     expected = binary_calibration_error(probabilities, truths, n_bins=15)
-    value = one(intervals.calibration_error(row, probs, positive, 40), np.ones(40))
+    value = weighted(intervals.calibration_error(row, probs, positive, 40), np.ones(40))
     assert value == pytest.approx(float(expected), abs=1e-6)
 
 
@@ -158,7 +158,7 @@ def test_false_alarms_at_a_recall_are_on_scikit_learns_curve(
     scores, positive, weights = columns(drawn)
     repeated = np.repeat(np.arange(len(drawn)), weights.astype(int))
     truth = positive.astype(bool)
-    alarms = one(intervals.false_alarms_at_recall(scores, truth, recall), weights)
+    alarms = weighted(intervals.false_alarms_at_recall(scores, truth, recall), weights)
     assert math.isnan(alarms) == (len(set(truth[repeated].tolist())) < 2)
     if not math.isnan(alarms):
         wrong, right, _ = metrics.roc_curve(

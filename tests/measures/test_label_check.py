@@ -106,8 +106,8 @@ def test_an_answer_is_decided_by_its_weakest_claim(judged: Evaluation, expected:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.floats(0.001, 1))
-def test_a_shortened_threshold_flags_the_same_answers(values: list[float], given: float) -> None:
+def test_a_shortened_threshold_flags_the_same_answers(values: list[float], limit: float) -> None:
     support = np.array(values)
-    short = shortest_threshold(given, support)
-    assert ((support < short) == (support < given)).all()
+    short = shortest_threshold(limit, support)
+    assert ((support < short) == (support < limit)).all()
     assert 0 < short <= 1

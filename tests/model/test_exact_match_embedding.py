@@ -55,7 +55,7 @@ def test_matches_reach_the_heads_and_the_module_that_is_exported(
     st.integers(0, 2**29),
 )
 def test_kinds_are_those_of_the_definition(window: list[tuple[int, int]], beyond: int) -> None:
-    def found(i: int, j: int) -> int:
+    def kind_of(i: int, j: int) -> int:
         """How token i is found in token j: not, alone, or beside the same neighbour."""
         if window[i][0] != window[j][0] or window[i][1] == window[j][1]:
             return 0
@@ -65,7 +65,7 @@ def test_kinds_are_those_of_the_definition(window: list[tuple[int, int]], beyond
             for step in (-1, 1)
         )
 
-    expected = [max(found(i, j) for j in range(len(window))) for i in range(len(window))]
+    expected = [max(kind_of(i, j) for j in range(len(window))) for i in range(len(window))]
     ids, segments = (torch.tensor([column]) for column in zip(*window, strict=True))
     assert match_kinds(ids, segments).tolist() == [expected]
     # The largest ids are not an exception, nor is another window beside.

@@ -115,7 +115,7 @@ def verdict_on(
     )
 
 
-def said(
+def unmarked_verdict(
     sentences: Iterable[str | SentenceVerdict],
     contexts: Iterable[Iterable[str]],
     supported: bool = True,

@@ -93,7 +93,7 @@ def test_a_notebook_tells_supported_from_unsupported_and_from_no_claim() -> None
 
 
 @pytest.mark.parametrize(
-    ("reason", "found_at", "instead", "said"),
+    ("reason", "found_at", "instead", "explanation"),
     [
         ("not_supported", None, None, ": no context supports it"),
         ("value_not_in_contexts", None, None, ": not in the contexts"),
@@ -114,13 +114,13 @@ def test_a_notebook_tells_supported_from_unsupported_and_from_no_claim() -> None
     ],
 )
 def test_a_notebook_says_why_a_span_is_unsupported(
-    reason: SpanReason, found_at: ContextSpan | None, instead: ContextSpan | None, said: str
+    reason: SpanReason, found_at: ContextSpan | None, instead: ContextSpan | None, explanation: str
 ) -> None:
     html = with_value(reason, found_at, instead)._repr_html_()
     line = html.partition('<p class="tv-reason"')[2].partition("</p>")[0]
     text = "".join(piece.partition(">")[2] for piece in f"<{line}".split("<"))
     assert text.startswith("marked text: " if reason == "not_supported" else "1871: ")
-    assert said in text
+    assert explanation in text
     links = {attributes["href"][1:] for tag, attributes in Page(html).tags if tag == "a"}
     places = {attributes["id"] for _, attributes in Page(html).tags if "id" in attributes}
     assert links == places  # each number leads to a sentence of a context

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.report.rows import said
+from tests.report.rows import unmarked_verdict
 from trivet.data.sentences import split_sentences
 from trivet.records import (
     CitationMark,
@@ -29,7 +29,7 @@ def verdict_of(response: str, unsupported: str = "-") -> Evaluation:
         for at in split_sentences(response)
         for text in [response[at.start : at.end]]
     ]
-    return said(sentences, [[text] for text in CONTEXTS])
+    return unmarked_verdict(sentences, [[text] for text in CONTEXTS])
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.report.rows import said
+from tests.report.rows import unmarked_verdict
 from trivet.records import (
     EvidenceSpan,
 )
@@ -20,13 +20,13 @@ CONTEXTS = [
 
 
 def test_the_sentence_with_the_rarest_shared_words_comes_first() -> None:
-    (sources,) = find_sources(said(["The bridge is made of iron."], CONTEXTS))
+    (sources,) = find_sources(unmarked_verdict(["The bridge is made of iron."], CONTEXTS))
     assert [source[:2] for source in sources] == [(1, 0)]
     assert sources[0].share == 1.0
 
 
 def test_the_sources_are_the_evidence_in_its_order_whatever_the_words() -> None:
-    verdict = said(["The bridge is made of iron.", "The ferry left."], CONTEXTS)
+    verdict = unmarked_verdict(["The bridge is made of iron.", "The ferry left."], CONTEXTS)
     first, second = verdict.sentences
     # CONTEXTS[1][0] has all words of the first sentence, but is not its evidence.
     evidence = (EvidenceSpan(0, 0, 30, 0.9), EvidenceSpan(1, 0, 33, 0.4))
@@ -39,7 +39,7 @@ def test_the_sources_are_the_evidence_in_its_order_whatever_the_words() -> None:
 
 
 def test_evidence_that_is_no_context_sentence_of_the_verdict_is_left_out() -> None:
-    verdict = said(["The bridge is made of iron."], CONTEXTS)
+    verdict = unmarked_verdict(["The bridge is made of iron."], CONTEXTS)
     evidence = (EvidenceSpan(0, 3, 30, 0.9), EvidenceSpan(7, 0, 30, 0.8))
     (sentence,) = verdict.sentences
     known = (*evidence, EvidenceSpan(1, 0, 33, 0.7))
@@ -52,7 +52,7 @@ def test_evidence_that_is_no_context_sentence_of_the_verdict_is_left_out() -> No
 def test_every_source_exists_and_shares_some_words(
     sentences: list[str], contexts: list[list[str]]
 ) -> None:
-    by_sentence = find_sources(said(sentences, contexts))
+    by_sentence = find_sources(unmarked_verdict(sentences, contexts))
     assert len(by_sentence) == len(sentences)
     for sources in by_sentence:
         assert len({source[:2] for source in sources}) == len(sources) <= 2

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from tests.report.rows import make_row, said
+from tests.report.rows import make_row, unmarked_verdict
 from trivet.evaluation.evaluator import Evaluator
 from trivet.report.terminal import render_verdict, visible
 from trivet.verdict_json import read_evaluation
@@ -51,7 +51,7 @@ CONTEXTS = ("The mill was built of stone.", "It is red.", "Its date is 1817.")
 @pytest.mark.parametrize(("supported", "name"), [(True, "source"), (False, "nearest")])
 def test_each_sentence_is_followed_by_its_sources(supported: bool, name: str) -> None:
     texts = ["The stone mill of 1817.", "Quite another matter.", "It is red."]
-    verdict = said(texts, [[text] for text in CONTEXTS], supported)
+    verdict = unmarked_verdict(texts, [[text] for text in CONTEXTS], supported)
     lines = [line.rstrip().split(maxsplit=1) for line in printed(verdict).splitlines()]
     line_number = next(n for n, line in enumerate(lines) if line and line[-1].endswith(texts[0]))
     assert lines[line_number + 1 : line_number + 3] == [
