@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
-from trivet.adaptation import (
-    count_parts,
-    count_shared,
-    split_by_document,
-)
+from trivet.adaptation import count_parts, count_shared, split_by_document
 from trivet.records import LabelledExample, Labels, RagExample
 
 

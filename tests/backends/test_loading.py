@@ -72,9 +72,7 @@ EXPORT = "`trivet export onnx .*embedded --out DIR --precision"
     ],
 )
 def test_a_missing_graph_is_named_with_its_command(
-    choose: Callable[[Bundle, Precision | None], object],
-    precision: Precision | None,
-    message: str,
+    choose: Callable[[Bundle, Precision | None], object], precision: Precision | None, message: str
 ) -> None:
     with pytest.raises(BundleError, match=message):
         choose(read_bundle("embedded"), precision)

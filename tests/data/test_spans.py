@@ -19,20 +19,6 @@ def offsets_of(*pairs: tuple[int, int]) -> IntArray:
     return np.asarray(pairs, dtype=np.int64).reshape(-1, 2)
 
 
-def marked_texts(text: str, pieces: list[str], unsupported: list[int]) -> list[str]:
-    """Return the spans of ``text`` when its ``pieces`` are tokens and some are unsupported."""
-    pairs, end = [], 0
-    for piece in pieces:
-        start = text.index(piece, end)
-        end = start + len(piece)
-        pairs.append((start, end))
-    probs = np.ones(len(pieces), dtype=np.float32)
-    probs[unsupported] = 0.0
-    spans = unsupported_spans(text, offsets_of(*pairs), probs, 0.5)
-    assert all(text[span.start : span.end] == span.text for span in spans)
-    return [span.text for span in spans]
-
-
 def test_a_token_is_marked_when_it_shares_a_character() -> None:
     offsets = offsets_of((0, 3), (4, 8), (8, 9), (10, 10))
     assert mark_tokens(offsets, [Span(2, 5)]).tolist() == [True, True, False, False]
@@ -130,7 +116,16 @@ ACCENTS = ["un", "re", "\u0301", "gle", "\u0300s"]
 def test_runs_snap_to_whole_words_of_any_script(
     text: str, pieces: list[str], unsupported: list[int], wanted: list[str]
 ) -> None:
-    assert marked_texts(text, pieces, unsupported) == wanted
+    pairs, end = [], 0
+    for piece in pieces:
+        start = text.index(piece, end)
+        end = start + len(piece)
+        pairs.append((start, end))
+    probs = np.ones(len(pieces), dtype=np.float32)
+    probs[unsupported] = 0.0
+    spans = unsupported_spans(text, offsets_of(*pairs), probs, 0.5)
+    assert [text[span.start : span.end] for span in spans] == wanted
+    assert [span.text for span in spans] == wanted
 
 
 def test_the_probability_is_the_mean_over_all_tokens_of_the_span() -> None:

@@ -101,9 +101,6 @@ def room_of(read: TokenizedExample, layout: Layout, window: WindowSettings) -> i
     return window.size - question - longest - window.frame(read, SPECIAL).positions
 
 
-# Laws -----------------------------------------------------------------------------------------
-
-
 @given(reads(), settings())
 def test_a_row_is_the_slice_in_its_layout(read: TokenizedExample, window: WindowSettings) -> None:
     layout = lay_out(read, window, SPECIAL)

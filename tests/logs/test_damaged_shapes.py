@@ -9,16 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.logs.test_shapes import (
-    EXPORTS,
-    FILES,
-    LINES,
-    TEXTS,
-    documents,
-    read,
-    texts,
-    write,
-)
+from tests.logs.test_shapes import EXPORTS, FILES, LINES, TEXTS, documents, read, texts, write
 from trivet.errors import DataError
 from trivet.records import FailedEvaluation
 

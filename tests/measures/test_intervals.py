@@ -140,10 +140,8 @@ def test_an_average_is_resampled_set_by_set() -> None:
     mean = intervals.average([first, nothing, second])
     assert mean.value == pytest.approx(0.4)
     assert mean.resampled == pytest.approx([0.3, 0.6])
-    assert (intervals.average([nothing]).value, intervals.average([nothing]).interval()) == (
-        None,
-        None,
-    )
+    empty = intervals.average([nothing])
+    assert (empty.value, empty.interval()) == (None, None)
     # A set that cannot be resampled is constant.
     still = Estimate(0.4, np.array([np.nan, np.nan]))
     assert intervals.average([still, second]).resampled == pytest.approx([0.45, 0.65])

@@ -9,10 +9,7 @@ import pytest
 from tests.measures.verdicts import predicted, verdict
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.measures.figures import Figure
-from trivet.measures.lengths import (
-    count_tokens,
-    measure_by_length,
-)
+from trivet.measures.lengths import count_tokens, measure_by_length
 from trivet.measures.metrics import measure
 from trivet.measures.predictions import Prediction
 from trivet.records import Labels, RagExample

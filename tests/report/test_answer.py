@@ -132,16 +132,8 @@ def test_a_notebook_says_why_a_span_is_unsupported(
 @pytest.mark.parametrize("text", [*PAYLOADS, "a\ud800b", "\udfff"])
 def test_hostile_values_beside_a_reason_stay_texts(text: str) -> None:
     verdict = verdict_on((text,), text, 0.4, text)
-    span_of_text = ContextSpan(0, 0, len(text))
-    span = MarkedSpan(
-        0,
-        len(text),
-        text,
-        0.8,
-        "value_of_another_passage",
-        found_at=span_of_text,
-        instead=span_of_text,
-    )
+    at = ContextSpan(0, 0, len(text))
+    span = MarkedSpan(0, len(text), text, 0.8, "value_of_another_passage", found_at=at, instead=at)
     html = replace(verdict, unsupported=(span,))._repr_html_()
     html.encode()
     tags = {tag for tag, _ in Page(html).tags}

@@ -8,12 +8,7 @@ import pytest
 
 from tests.report.rows import unmarked_verdict
 from trivet.data.sentences import split_sentences
-from trivet.records import (
-    CitationMark,
-    Evaluation,
-    EvidenceSpan,
-    SentenceVerdict,
-)
+from trivet.records import CitationMark, Evaluation, EvidenceSpan, SentenceVerdict
 from trivet.report.sources import check_citations
 
 CONTEXTS = (

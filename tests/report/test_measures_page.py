@@ -41,13 +41,9 @@ def titles(page: str) -> list[str]:
     return re.findall(r"<title>(.*?)</title>", page)[1:]
 
 
-def headings(page: str) -> list[str]:
-    return re.findall(r"<h2>(.*?)</h2>", page)
-
-
 def test_a_source_has_its_figures_and_its_curves() -> None:
     page = page_of(rows_of("logs"))
-    assert headings(page) == ["Evaluated rows", "logs"]
+    assert re.findall(r"<h2>(.*?)</h2>", page) == ["Evaluated rows", "logs"]
     assert titles(page) == [
         "hallucination: ROC, with its area",
         "hallucination: reliability",

@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.report.rows import unmarked_verdict
-from trivet.records import (
-    EvidenceSpan,
-)
+from trivet.records import EvidenceSpan
 from trivet.report.sources import find_sources
 
 CONTEXTS = [

@@ -106,10 +106,7 @@ def test_weights_beside_the_graph_are_built_and_make_another_engine(
 
 
 def test_the_portable_graph_is_built_where_attention_is_not(
-    fused_bundle: Path,
-    fake_tensorrt: Any,
-    dev_rows: Rows,
-    caplog: pytest.LogCaptureFixture,
+    fused_bundle: Path, fake_tensorrt: Any, dev_rows: Rows, caplog: pytest.LogCaptureFixture
 ) -> None:
     fake_tensorrt.reads_attention = False
     info = export_tensorrt(fused_bundle, dev_rows, "tiny")
@@ -123,10 +120,7 @@ def test_the_portable_graph_is_built_where_attention_is_not(
 
 
 def test_no_engine_of_another_version_graph_or_shape_is_loaded(
-    engine_bundle: Path,
-    fake_tensorrt: Any,
-    dev_rows: Rows,
-    monkeypatch: pytest.MonkeyPatch,
+    engine_bundle: Path, fake_tensorrt: Any, dev_rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = read_bundle(engine_bundle)
     with pytest.raises(BackendError, match=r"no engine of .*model\.fp16\.onnx for GPU.*: none\)"):
