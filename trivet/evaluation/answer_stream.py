@@ -100,7 +100,7 @@ class AnswerStream:
 
     def _judge(self, sentences: list[PendingSentence]) -> list[SentenceEvent]:
         # One call for each: a sentence's verdict does not depend on the others of its piece.
-        return [each.event(self._evaluate(each.prepared)) for each in sentences]
+        return [sentence.event(self._evaluate(sentence.prepared)) for sentence in sentences]
 
 
 class PendingSentence(NamedTuple):
@@ -218,7 +218,7 @@ class SentenceReader:
             self._prepare(sentence, followed or number < last)
             for number, sentence in enumerate(sentences)
         )
-        return [each for each in prepared if each is not None]
+        return [pending for pending in prepared if pending is not None]
 
     def _prepare(self, sentence: Span, followed: bool) -> PendingSentence | None:
         """Return a sentence with those before it and its evidence; ``None`` without a token.
@@ -259,8 +259,8 @@ class SentenceReader:
         before = text[max(0, first - _GAP) : first].rstrip(" \t")
         lead = _LEAD if before and not before.endswith("\n") else ""
         (segment,) = self._preprocessor.tokenizer.encode([lead + text[first:]])
-        own = segment.offsets[:, 0] >= len(lead)
-        return Segment(segment.ids[own], segment.offsets[own] + (first - len(lead)))
+        after_lead = segment.offsets[:, 0] >= len(lead)
+        return Segment(segment.ids[after_lead], segment.offsets[after_lead] + (first - len(lead)))
 
     def _lay_out_evidence(
         self, tokens: TokenizedExample, overlaps: Overlaps

@@ -66,7 +66,7 @@ def _without(response: str, sentences: Sequence[SentenceVerdict]) -> str:
     if not sentences:
         return response
     ends = [(0, 0), *((s.start, s.end) for s in sentences), (len(response), len(response))]
-    gaps = [response[one[1] : other[0]] for one, other in pairwise(ends)]
+    gaps = [response[end:start] for (_, end), (start, _) in pairwise(ends)]
     pieces: list[str] = []
     gap = gaps[0]
     for sentence, after in zip(sentences, gaps[1:], strict=True):
@@ -74,5 +74,5 @@ def _without(response: str, sentences: Sequence[SentenceVerdict]) -> str:
             pieces += [gap if pieces else gaps[0], sentence.text]
             gap = after
         else:
-            gap = max(gap, after, key=lambda each: (each.count("\n"), len(each)))
+            gap = max(gap, after, key=lambda between: (between.count("\n"), len(between)))
     return "".join([*pieces, gaps[-1]]) if pieces else ""

@@ -175,7 +175,7 @@ class Evaluator:
 
         Arguments and errors as of `read_turns`; what fails has its failure.
         """
-        examples = [each.example for each in read_turns(messages, contexts, turns, id)]
+        examples = [turn.example for turn in read_turns(messages, contexts, turns, id)]
         return self.begin(examples, **options).results()
 
     def evaluate_tokens(
@@ -338,11 +338,11 @@ class Evaluator:
             layer = info.calibration.sentence_layer()
             decision = Decision(info.thresholds.at(threshold), layer, strict)
         prepared = self.preprocessor.preprocess(
-            [each for each in examples if not isinstance(each, FailedEvaluation)],
+            [example for example in examples if not isinstance(example, FailedEvaluation)],
             allow_empty_contexts=allow_empty_contexts,
         )
-        accepted = [each for each in prepared if isinstance(each, PreprocessedExample)]
-        job = Job([WindowAccumulator(each.layout) for each in accepted])
+        accepted = [example for example in prepared if isinstance(example, PreprocessedExample)]
+        job = Job([WindowAccumulator(example.layout) for example in accepted])
         return ExampleBatch(examples, prepared, job, self.bundle, decision)
 
     def begin(

@@ -78,8 +78,8 @@ class ExampleBatch:
         """Wait; return one result for each example, in order, also for failures."""
         outcomes = iter(self.verdicts())
         return [
-            each if isinstance(each, FailedEvaluation) else to_result(next(outcomes), each.id)
-            for each in self.examples
+            row if isinstance(row, FailedEvaluation) else to_result(next(outcomes), row.id)
+            for row in self.examples
         ]
 
     def cancel(self) -> None:

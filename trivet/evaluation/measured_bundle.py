@@ -66,7 +66,7 @@ class MeasuredBundle:
 
 def measure_own(
     evaluator: Evaluator,
-    own: PlainRows,
+    rows: PlainRows,
     split: str,
     by_length: bool,
     threshold: float | ThresholdName | None,
@@ -78,17 +78,17 @@ def measure_own(
     ``false_alarms`` is the share of supported answers that the advised threshold may flag, and
     ``with_cascade`` asks for two thresholds; the others are as in ``measure_examples``.
     """
-    found = measure_examples(
-        *(evaluator, own.examples, own.report, own.report.source, split, by_length),
+    measured = measure_examples(
+        *(evaluator, rows.examples, rows.report, rows.report.source, split, by_length),
         threshold=threshold,
     )
-    steps = cascade(judge_answers(found.rows)) if with_cascade else ()
+    steps = cascade(judge_answers(measured.rows)) if with_cascade else ()
     own_thresholds = evaluator.bundle.info.thresholds
     named: dict[str, float] = {}
     if own_thresholds is not None:
         named |= {name: own_thresholds.named(name) for name in THRESHOLD_NAMES}
-    check = check_labels(found.rows, false_alarms, named)
-    return replace(found, check=check, cascade=steps)
+    check = check_labels(measured.rows, false_alarms, named)
+    return replace(measured, check=check, cascade=steps)
 
 
 def check_files(*files: Path | None) -> None:
@@ -124,11 +124,11 @@ def measure_bundle(
     examples: list[LabelledExample] = []
     reports, sets = [], []
     for spec in data:
-        found, report = load_source(spec, split)
-        if not found:
+        rows, report = load_source(spec, split)
+        if not rows:
             raise DataError(f"{spec}: no row in split {split!r} is left to evaluate")
-        examples += found
-        sets.append((spec, len(found)))
+        examples += rows
+        sets.append((spec, len(rows)))
         reports.append(report)
     names = ", ".join(data)
     report = SourceReport.total(reports)
@@ -177,7 +177,7 @@ def measure_examples(
         free = [row for row in rows if not shares_text(row.example, trained)]
         leaks = f"{len(rows) - len(free)} of {len(rows)} rows share a text with training rows"
         if len(free) < len(rows):
-            figures += [replace(one, rows="leak-free") for one in measure(free)]
+            figures += [replace(figure, rows="leak-free") for figure in measure(free)]
     lengths = None
     if by_length:
         tokenizer = load_tokenizer(evaluator.bundle)
@@ -190,44 +190,50 @@ def measure_examples(
 
 
 def compare_with(
-    other: Evaluator, found: MeasuredBundle, threshold: float | ThresholdName | None = None
+    other: Evaluator, measured: MeasuredBundle, threshold: float | ThresholdName | None = None
 ) -> list[SetChange]:
     """Judge the same rows by another bundle, and compare them set by set; it is the first."""
-    inputs = (row.example.example for row in found.rows)
+    inputs = (row.example.example for row in measured.rows)
     verdicts = track(
         other.evaluate_many(inputs, threshold=threshold),
         "the other bundle",
-        total=len(found.rows),
+        total=len(measured.rows),
         console=Console(stderr=True),
         transient=True,
     )
-    judged = [replace(row, evaluation=one) for row, one in zip(found.rows, verdicts, strict=True)]
+    pairs = zip(measured.rows, verdicts, strict=True)
+    judged = [replace(row, evaluation=verdict) for row, verdict in pairs]
     sets, start = {}, 0
-    for name, size in found.sets:
-        own = slice(start, start + size)
-        sets[name] = (judged[own], found.rows[own])
+    for name, size in measured.sets:
+        part = slice(start, start + size)
+        sets[name] = (judged[part], measured.rows[part])
         start += size
     return compare_sets(sets)
 
 
 def write_measures(
-    found: MeasuredBundle, json: Path | None, markdown: Path | None, html: Path | None
+    measured: MeasuredBundle, json: Path | None, markdown: Path | None, html: Path | None
 ) -> None:
     """Write the figures into the given files; raise ``DataError`` if one cannot be written."""
     texts: dict[Path, str] = {}
     if json is not None:
-        report = found.report.to_dict()
-        about: dict[str, Any] = {**found.about, "report": report, "lengths": found.lengths}
-        if found.check is not None:
-            about["thresholds"] = [asdict(one) for one in found.check.thresholds]
-        if found.cascade:
-            about["cascade"] = [asdict(one) for one in found.cascade]
-        texts[json] = to_json(found.figures, **about)
+        report = measured.report.to_dict()
+        about: dict[str, Any] = {**measured.about, "report": report, "lengths": measured.lengths}
+        if measured.check is not None:
+            about["thresholds"] = [asdict(threshold) for threshold in measured.check.thresholds]
+        if measured.cascade:
+            about["cascade"] = [asdict(step) for step in measured.cascade]
+        texts[json] = to_json(measured.figures, **about)
     if markdown is not None:
-        texts[markdown] = to_markdown(found.figures)
+        texts[markdown] = to_markdown(measured.figures)
     if html is not None:
         texts[html] = render_measures(
-            found.rows, found.figures, found.report, found.about, found.lengths, found.cascade
+            measured.rows,
+            measured.figures,
+            measured.report,
+            measured.about,
+            measured.lengths,
+            measured.cascade,
         )
     for path, text in texts.items():
         # UTF-8 has no lone surrogates; names of sources may.

@@ -124,10 +124,10 @@ class WindowAccumulator:
                 self._utilization[context] = probs
             if "evidence" in self._heads:
                 states = answer.evidence_states[first : first + len(part.rows)]
-                own = self.layout.response_sentence[response]
+                sentences = self.layout.response_sentence[response]
                 if self.evidence is None:
                     self.evidence = no_pairs(self.layout)
-                add_pairs(self.evidence, part, states, own)
+                add_pairs(self.evidence, part, states, sentences)
 
     def join(self, faithfulness: Reduction, layer: SentenceLayer = NO_LAYER) -> Outputs:
         """Return the scores, with B = 1, or raise the error of a call.
@@ -161,12 +161,12 @@ class WindowAccumulator:
         return joined._replace(sentence_support=sentences, faithfulness=whole)
 
     def _join_block(
-        self, own: FloatArray, start: int, faithfulness: Reduction, layer: SentenceLayer
+        self, support: FloatArray, start: int, faithfulness: Reduction, layer: SentenceLayer
     ) -> Outputs:
-        """Join the response tokens of some whole sentences; ``own`` is their support."""
-        real, tokens = len(own), max(1, len(own))  # no tokens: one of padding
-        support = np.zeros((1, tokens), dtype=np.float32)
-        support[0, :real] = own
+        """Join the response tokens of some whole sentences; ``support`` is theirs."""
+        real, tokens = len(support), max(1, len(support))  # no tokens: one of padding
+        padded = np.zeros((1, tokens), dtype=np.float32)
+        padded[0, :real] = support
         sentence = self.layout.response_sentence[start : start + real]
         numbers = sentence - sentence[:1]
         counts = np.bincount(numbers, minlength=1)
@@ -182,7 +182,7 @@ class WindowAccumulator:
             self._utilization[None] if "utilization" in self._heads else None,
         )
         mask, weight = np.arange(tokens)[None] < real, self.layout.context_weight[None]
-        own_support = support if "support" in self._heads else None
+        own_support = padded if "support" in self._heads else None
         return join(own_support, *shares, mask, weight, pool, features, faithfulness, layer)
 
 
@@ -280,14 +280,14 @@ def no_pairs(layout: Layout) -> FloatArray:
 
 
 def add_pairs(
-    found: FloatArray, part: Layout, states: FloatArray, response_sentence: IntArray
+    pairs: FloatArray, part: Layout, states: FloatArray, response_sentence: IntArray
 ) -> None:
     """Add the pairs of sentences that some windows show.
 
     A pair shown by several windows keeps its highest logit, e.g. when a sentence is split.
 
     Args:
-        found: Logits of the pairs of the windows before, changed in place. *Shape:* [S, X].
+        pairs: Logits of the pairs of the windows before, changed in place. *Shape:* [S, X].
         part: Windows, of which evidence windows are left out.
         states: Their states, which may be padded. *Shape:* [N, L, P].
         response_sentence: Sentence of each response token of the part. *Shape:* [R].
@@ -301,7 +301,7 @@ def add_pairs(
         shown = window_sentences(part, int(n), states.shape[1], response_sentence)
         at = np.ix_(shown.response, shown.context)
         logits = evidence_logits(states[n], shown.response_pool, shown.context_pool)
-        found[at] = np.maximum(found[at], logits)
+        pairs[at] = np.maximum(pairs[at], logits)
 
 
 def probabilities(values: npt.ArrayLike, name: str) -> FloatArray:

@@ -78,7 +78,7 @@ def to_evaluation(
     to_check: tuple[MarkedSpan, ...] = ()
     if has_response and decision is not None:
         sentences, unsupported, to_check = _judged(preprocessed, outputs, decision)
-    judged = [each.supported for each in sentences if each.supported is not None]
+    judged = [sentence.supported for sentence in sentences if sentence.supported is not None]
     abstains = "abstention" in layout.roles and "claim" not in layout.roles
     if abstains and outputs.utilization_probs is not None:
         outputs = outputs._replace(
@@ -174,10 +174,8 @@ def _judged(
     unsupported = marks.unsupported(sentences)
     to_check = spans_to_check(marks, sentences, thresholds.sentence)
     if decision.strict and to_check:
-        held = {one.start for one in sentences for s in to_check if one.start <= s.start < one.end}
-        sentences = tuple(
-            replace(one, supported=False) if one.start in held else one for one in sentences
-        )
+        held = {s.start for s in sentences for span in to_check if s.start <= span.start < s.end}
+        sentences = tuple(replace(s, supported=False) if s.start in held else s for s in sentences)
         unsupported = tuple(sorted([*unsupported, *to_check], key=attrgetter("start")))
         to_check = ()
     return sentences, unsupported, to_check
@@ -196,13 +194,13 @@ def _sentences(
     verdicts = []
     for number in np.flatnonzero(np.bincount(tokens.response_sentence)):
         span, role = tokens.response_sentence_spans[number], preprocessed.layout.roles[number]
-        place = span.start, span.end, response[span.start : span.end]
+        sentence = span.start, span.end, response[span.start : span.end]
         if role == "claim":
             value = float(support[number])
-            verdicts.append(SentenceVerdict(*place, value, value >= threshold))
+            verdicts.append(SentenceVerdict(*sentence, value, value >= threshold))
         else:
             abstains = role == "abstention"
-            verdicts.append(SentenceVerdict(*place, None, None, abstains=abstains))
+            verdicts.append(SentenceVerdict(*sentence, None, None, abstains=abstains))
     return tuple(verdicts)
 
 
@@ -215,10 +213,10 @@ def _contexts(
     utilized = outputs.utilization_probs if has_response else None
     utilization = _sentence_means(utilized, "utilization_probs", tokens, counts)
     contexts = example.contexts
-    found: list[list[ContextSentence]] = [[] for _ in contexts]
+    by_context: list[list[ContextSentence]] = [[] for _ in contexts]
     for number in np.flatnonzero(counts):
         span = tokens.context_sentence_spans[number]
-        found[span.context].append(
+        by_context[span.context].append(
             ContextSentence(
                 start=span.start,
                 end=span.end,
@@ -235,8 +233,8 @@ def _contexts(
             *name,
         )
         for sentences, name in zip(
-            (found[first] for first in tokens.first_copy),
-            example.context_names or (ContextName(),) * len(found),
+            (by_context[first] for first in tokens.first_copy),
+            example.context_names or (ContextName(),) * len(by_context),
             strict=True,
         )
     )
@@ -270,8 +268,8 @@ def with_sources(
     if logits is not None and info is not None and verdict.sentences:
         spans, sentences = tokens.context_sentence_spans, []
         pairs = zip(verdict.sentences, logits, pair_overlaps(tokens), strict=True)
-        for sentence, own, overlap in pairs:
-            z = info.scale * own + info.shift + info.lexical_overlap * overlap
+        for sentence, sentence_logits, overlap in pairs:
+            z = info.scale * sentence_logits + info.shift + info.lexical_overlap * overlap
             probs = 1 / (1 + np.exp(-z))
             best = np.argsort(-probs, kind="stable")[:MAX_SOURCES].tolist()
             sources = tuple(

@@ -76,15 +76,15 @@ class Preprocessor:
                     checked.append(example)
             except ExampleError as error:
                 checked.append(error)
-        accepted = [each for each in checked if isinstance(each, RagExample)]
+        accepted = [outcome for outcome in checked if isinstance(outcome, RagExample)]
         tokenized = iter(self._tokenize(accepted))
-        found: list[PreprocessedExample | Refusal] = []
-        for example, each in zip(examples, checked, strict=True):
-            if isinstance(example, RagExample) and isinstance(each, RagExample):
-                each = self._lay_out_own(example, next(tokenized), allow_empty_contexts)
-            assert not isinstance(each, RagExample)
-            found.append(each)
-        return found
+        outcomes: list[PreprocessedExample | Refusal] = []
+        for example, outcome in zip(examples, checked, strict=True):
+            if isinstance(example, RagExample) and isinstance(outcome, RagExample):
+                outcome = self._lay_out_own(example, next(tokenized), allow_empty_contexts)
+            assert not isinstance(outcome, RagExample)
+            outcomes.append(outcome)
+        return outcomes
 
     def _tokenize(self, examples: Sequence[RagExample]) -> list[TokenizedExample | ExampleError]:
         """Tokenize examples in one batch, or one by one if one of them is refused."""
@@ -95,7 +95,7 @@ class Preprocessor:
         except ExampleError as error:
             if len(examples) == 1:
                 return [error]
-            return [each for one in examples for each in self._tokenize([one])]
+            return [tokens for example in examples for tokens in self._tokenize([example])]
 
     def _lay_out_own(
         self, example: RagExample, tokens: TokenizedExample | ExampleError, allow_empty: bool
@@ -133,8 +133,8 @@ class Preprocessor:
         """
         contexts, names = example.contexts, example.context_names
         if not isinstance(contexts, tuple):
-            contexts, given = as_passages(contexts)
-            names = names or given
+            contexts, passage_names = as_passages(contexts)
+            names = names or passage_names
         if example.context_names and len(example.context_names) != len(contexts):
             raise ExampleError(
                 f"context_names are {len(example.context_names)} for {len(contexts)} contexts; "

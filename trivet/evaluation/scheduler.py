@@ -164,7 +164,9 @@ class Scheduler:
             # The last calls of a job may be too few for all workers.
             rest = job.calls % self.workers
             at_once = others + (rest if 0 <= job.calls - job.begun < rest else self.workers)
-        windows = [(place.accumulator, place.row) for each in taken.values() for place in each]
+        windows = [
+            (window.accumulator, window.row) for places in taken.values() for window in places
+        ]
         call = BackendCall(windows, number)
         try:
             if call.is_needed():
@@ -183,8 +185,8 @@ class Scheduler:
             if answered:
                 self.queue.note_call(len(windows), ended - began, shared)
                 self.last_call = ended
-        for each, places in taken.items():
-            each.count_off(len(places), began, ended)
+        for owner, places in taken.items():
+            owner.count_off(len(places), began, ended)
         if answered and self._called is not None:
             try:
                 self._called(len(windows), ended - began)

@@ -52,14 +52,14 @@ def spans_to_check(
         text = sentence.text
         values = marks.example.layout.values[number]
         stand = {(v.value.span.start, v.value.span.end) for v in values if v.status != "nowhere"}
-        named = [place for place in known.identifiers(text) if place not in stand]
-        own = _marks(sentence, named, "identifier_not_in_contexts")
-        own += _beside(marks.far_values(number, sentence), own)
+        named = [bounds for bounds in known.identifiers(text) if bounds not in stand]
+        flagged = _marks(sentence, named, "identifier_not_in_contexts")
+        flagged += _beside(marks.far_values(number, sentence), flagged)
         quoted = _marks(sentence, known.quotations(text), "quotation_not_in_contexts")
-        own += _beside(quoted, own)
-        if not own and sentence.support < threshold + NEAR:
-            own = _marks(sentence, [(0, len(text))], "near_threshold")
-        spans += sorted(own, key=attrgetter("start"))
+        flagged += _beside(quoted, flagged)
+        if not flagged and sentence.support < threshold + NEAR:
+            flagged = _marks(sentence, [(0, len(text))], "near_threshold")
+        spans += sorted(flagged, key=attrgetter("start"))
     return tuple(spans)
 
 

@@ -71,8 +71,8 @@ def prefetch(blocks: Iterable[T], begin: Callable[[T], C], ahead: int = 1) -> It
             yield begun[0]
             begun.popleft()
     finally:
-        for each in begun:
-            each.cancel()
+        for work in begun:
+            work.cancel()
     if broken is not None:
         raise broken
 

@@ -29,7 +29,7 @@ _CLOSING = ".,;:!?)"  # punctuation that closes words and therefore begins no sp
 _COPIED = 0.4  # share of a sentence's words by which only its other words are marked
 _STRONGER = 1.0  # logits of support by which a clause is stronger than the weakest one
 _VALUE_FEATURES = [
-    place for place, name in enumerate(FEATURES) if name.partition("_")[0] in VALUE_KINDS
+    column for column, name in enumerate(FEATURES) if name.partition("_")[0] in VALUE_KINDS
 ]
 
 
@@ -61,7 +61,7 @@ class SentenceMarks:
     def far_values(self, number: int, sentence: SentenceVerdict) -> list[MarkedSpan]:
         """Return the spans of ``values`` but of those that a passage with a source has."""
         layout, spans = self.example.layout, self.example.tokens.context_sentence_spans
-        near = {spans[each].context for each in layout.sources[number][:NEAR_SENTENCES]}
+        near = {spans[source].context for source in layout.sources[number][:NEAR_SENTENCES]}
         missing = [value for value in layout.values[number] if value.status != "near"]
         return [
             span
@@ -81,13 +81,13 @@ class SentenceMarks:
         These are the values that its sources do not have. The rest is marked where it is
         unsupported by itself: its weakest words, or all of it.
         """
-        found: list[MarkedSpan] = []
+        spans: list[MarkedSpan] = []
         for number, sentence in zip(self.numbers, sentences, strict=True):
             if sentence.supported is False:
                 values = self.values(number, sentence)
                 rest = self._rest(number, sentence, values)
-                found += sorted([*values, *rest], key=attrgetter("start"))
-        return tuple(found)
+                spans += sorted([*values, *rest], key=attrgetter("start"))
+        return tuple(spans)
 
     def _rest(
         self, number: int, sentence: SentenceVerdict, values: Sequence[MarkedSpan]

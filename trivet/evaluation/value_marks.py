@@ -36,19 +36,19 @@ def mark_values(
     start = preprocessed.tokens.response_sentence_spans[number].start
     near = layout.sources[number][:NEAR_SENTENCES].tolist()
     probability = 0.0 if sentence.support is None else 1 - sentence.support
-    values = (found.value for found in layout.values[number])
-    beside = {one.same: one.words for one in _placed(sentence.text, values)}
-    for found in layout.values[number]:
-        if found.status == "near":
+    values = (value for value, _, _ in layout.values[number])
+    beside = {placed.same: placed.words for placed in _placed(sentence.text, values)}
+    for value, status, sentences in layout.values[number]:
+        if status == "near":
             continue
-        first, last = start + found.value.span.start, start + found.value.span.end
-        elsewhere = found.status == "elsewhere"
-        at = next((one for one in found.sentences if one != QUESTION), None) if elsewhere else None
-        instead = places.instead(near, found.value, beside)
+        first, last = start + value.span.start, start + value.span.end
+        elsewhere = status == "elsewhere"
+        at = next((n for n in sentences if n != QUESTION), None) if elsewhere else None
+        instead = places.instead(near, value, beside)
         category: SpanCategory = "unsupported_addition"
-        if elsewhere or (instead is not None and found.value.kind != "name"):
+        if elsewhere or (instead is not None and value.kind != "name"):
             category = "contradiction"
-        elif found.value.kind == "name":
+        elif value.kind == "name":
             category = "fabricated_reference"
         yield MarkedSpan(
             start=first,
@@ -57,8 +57,8 @@ def mark_values(
             probability=probability,
             reason="value_of_another_passage" if elsewhere else "value_not_in_contexts",
             category=category,
-            subcategory=_SUBCATEGORIES[found.value.kind],
-            found_at=None if at is None else places.equal(at, found.value),
+            subcategory=_SUBCATEGORIES[value.kind],
+            found_at=None if at is None else places.equal(at, value),
             instead=instead,
         )
 
@@ -86,10 +86,10 @@ class PlacedValues:
     def _values(self, number: int) -> dict[_Sort, list[_Placed]]:
         """Return the values of a context sentence, by what they can be confused with."""
         if number not in self._read:
-            place, sorts = self._spans[number], self._read.setdefault(number, {})
-            text = self._contexts[place.context][place.start : place.end]
-            for one in _placed(text, self._known.values(number)):
-                sorts.setdefault(_sort(one.value), []).append(one)
+            span, sorts = self._spans[number], self._read.setdefault(number, {})
+            text = self._contexts[span.context][span.start : span.end]
+            for placed in _placed(text, self._known.values(number)):
+                sorts.setdefault(_sort(placed.value), []).append(placed)
         return self._read[number]
 
     def _place(self, number: int, value: Value) -> ContextSpan:
@@ -108,23 +108,23 @@ class PlacedValues:
         """
         sort, words = _sort(wanted), beside.get((wanted.amount, wanted.parts), frozenset())
         alike = [
-            (len(words & one.words), number, one)
+            (len(words & placed.words), number, placed)
             for number in numbers
-            for one in self._values(number).get(sort, ())[:_MAX_ALIKE]
-            if one.same not in beside
+            for placed in self._values(number).get(sort, ())[:_MAX_ALIKE]
+            if placed.same not in beside
         ]
         most = max((count for count, *_ in alike), default=0)
-        best = [(number, one) for count, number, one in alike if count == most]
-        if not most or len({one.same for _, one in best}) > 1:
+        best = [(number, placed) for count, number, placed in alike if count == most]
+        if not most or len({placed.same for _, placed in best}) > 1:
             return None
-        number, one = best[0]
-        return self._place(number, one.value)
+        number, placed = best[0]
+        return self._place(number, placed.value)
 
     def equal(self, number: int, wanted: Value) -> ContextSpan:
         """Return the place of an equal value in a sentence, or that of the sentence."""
-        for one in self._values(number).get(_sort(wanted), ())[:_MAX_ALIKE]:
-            if one.same == (wanted.amount, wanted.parts):
-                return self._place(number, one.value)
+        for placed in self._values(number).get(_sort(wanted), ())[:_MAX_ALIKE]:
+            if placed.same == (wanted.amount, wanted.parts):
+                return self._place(number, placed.value)
         return self._spans[number]
 
 

@@ -156,23 +156,23 @@ class WindowQueue:
             Overloaded: There is no room for it, or it would hardly end in time. A job is accepted,
                 however large it is, while no other waits.
         """
-        waiting, own, left_seconds = self.windows, job.windows, job.deadline - now
-        before, spare = self._windows_before(job), left_seconds - own * self.window_seconds
-        if waiting and waiting + own > self.max_windows:
+        waiting, windows, left_seconds = self.windows, job.windows, job.deadline - now
+        before, spare = self._windows_before(job), left_seconds - windows * self.window_seconds
+        if waiting and waiting + windows > self.max_windows:
             raise self.overloaded(
                 "windows",
-                f"{waiting} windows wait, and these are {own} more, but only "
+                f"{waiting} windows wait, and these are {windows} more, but only "
                 f"{self.max_windows} may wait",
             )
         if before * self.window_seconds > max(0.0, _PLANNED_SHARE * spare):
             raise self.overloaded(
                 "time",
-                f"{before} windows would run before the last of its {own}, for about "
+                f"{before} windows would run before the last of its {windows}, for about "
                 f"{before * self.window_seconds:.1f} seconds, and {left_seconds:.1f} are left of "
                 "its timeout",
             )
         self._jobs[job] = None
-        job.since, left = now, own
+        job.since, left = now, windows
         while left > 0:
             left -= self._limits.windows(job.places[left - 1].length)
             job.calls += 1
@@ -216,7 +216,7 @@ class WindowQueue:
     def fills_a_call(self) -> bool:
         """Return whether enough windows wait for a full call."""
         places = itertools.chain.from_iterable(job.places for job in self._jobs)
-        sizes = itertools.accumulate(self._limits.padded(place.length) for place in places)
+        sizes = itertools.accumulate(self._limits.padded(window.length) for window in places)
         return self.windows >= (self._limits.max_windows or math.inf) or any(
             size >= self._limits.positions for size in sizes
         )
@@ -259,9 +259,9 @@ class WindowQueue:
         others = sorted((job for job in self._jobs if job.shared), key=lambda job: len(job.places))
         for job in (leader, *others):
             while (at := self._like(job.places, first, longest, count)) >= 0:
-                place = job.places.pop(at)
-                taken.setdefault(job, []).append(place)
-                count, longest = count + 1, max(longest, place.length)
+                window = job.places.pop(at)
+                taken.setdefault(job, []).append(window)
+                count, longest = count + 1, max(longest, window.length)
         return taken
 
     def _like(self, places: Sequence[WindowPlace], first: int, longest: int, count: int) -> int:
