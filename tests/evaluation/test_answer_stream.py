@@ -87,10 +87,10 @@ def test_any_text_ends_in_the_verdict_of_evaluate(judge: Evaluator, pieces: list
 @pytest.fixture
 def two_weakest(judge: Evaluator, formula: FormulaBackend) -> Evaluator:
     """Return a judge by which strong sentences outweigh a weak one in the whole answer."""
-    own = Evaluator(judge.bundle.folder, backend=formula)
-    info = own.bundle.info.model_copy(update={"faithfulness": "two_weakest_sentences"})
-    own.bundle = replace(own.bundle, info=info)
-    return own
+    evaluator = Evaluator(judge.bundle.folder, backend=formula)
+    info = evaluator.bundle.info.model_copy(update={"faithfulness": "two_weakest_sentences"})
+    evaluator.bundle = replace(evaluator.bundle, info=info)
+    return evaluator
 
 
 @pytest.mark.parametrize("windows", ["evidence", "all"])
@@ -115,10 +115,10 @@ def test_sentences_without_a_claim_and_abstentions_are_told(judge: Evaluator) ->
     stream = judge.stream(QUESTION, CONTEXTS)
     text = "Sure! ## Age\nI don't know the price. The mill is old. So:"
     events = stream.feed(text) + stream.flush()
-    found = {event.text: (event.supported is None, event.abstains) for event in events}
-    assert found["Sure!"] == (True, False)
-    assert found["I don't know the price."] == (True, True)
-    assert found["The mill is old."] == (False, False)
+    flags = {event.text: (event.supported is None, event.abstains) for event in events}
+    assert flags["Sure!"] == (True, False)
+    assert flags["I don't know the price."] == (True, True)
+    assert flags["The mill is old."] == (False, False)
     # A heading is one as soon as text follows, in a stream as in the whole answer.
     heading = judge.stream(QUESTION, CONTEXTS)
     (event,) = heading.feed("**The mill**\nIt is old")
@@ -168,9 +168,9 @@ def test_marks_are_read_as_in_the_whole_text(embedded: Evaluator, start: str, sp
     reader = SentenceReader(embedded.preprocessor, RagExample("Q?", ("It is.",), ""), "all")
     pending = [*reader.feed(text), *reader.flush()]
     streamed, whole = pending[-1].prepared.tokens, reader.whole().tokens
-    own = whole.response_sentence == whole.response_sentence[-1]
-    assert streamed.response.ids.tolist() == whole.response.ids[own].tolist()
-    assert streamed.response.offsets.tolist() == whole.response.offsets[own].tolist()
+    last = whole.response_sentence == whole.response_sentence[-1]
+    assert streamed.response.ids.tolist() == whole.response.ids[last].tolist()
+    assert streamed.response.offsets.tolist() == whole.response.offsets[last].tolist()
 
 
 def test_all_windows_show_all_contexts(judge: Evaluator, formula: FormulaBackend) -> None:

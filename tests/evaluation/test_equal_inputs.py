@@ -24,15 +24,15 @@ SCORES = ("faithfulness", "relevance", "utilization", "completeness", "supported
 def scores(judge: Evaluator, contexts: list[str]) -> dict[Any, float | None]:
     """Return the numbers of a verdict: the scores, and those of each sentence and passage."""
     verdict = judge.evaluate(QUESTION, contexts, RESPONSE)
-    found: dict[Any, float | None] = {name: getattr(verdict, name) for name in SCORES}
-    found |= {("sentence", s.start): s.support for s in verdict.sentences}
-    found |= {("span", s.start, s.end): s.probability for s in verdict.unsupported}
+    numbers: dict[Any, float | None] = {name: getattr(verdict, name) for name in SCORES}
+    numbers |= {("sentence", s.start): s.support for s in verdict.sentences}
+    numbers |= {("span", s.start, s.end): s.probability for s in verdict.unsupported}
     for text, context in zip(contexts, verdict.contexts, strict=True):
-        own = (context.relevance, context.utilization)
-        assert found.setdefault(text, own[0]) == own[0], "copies have one relevance"
-        assert found.setdefault((text, "used"), own[1]) == own[1]
+        relevance, used = context.relevance, context.utilization
+        assert numbers.setdefault(text, relevance) == relevance, "copies have one relevance"
+        assert numbers.setdefault((text, "used"), used) == used
         assert "".join(s.text for s in context.sentences)
-    return found
+    return numbers
 
 
 @pytest.mark.parametrize("passages", [FEW, MANY], ids=["one window", "several windows"])

@@ -39,12 +39,9 @@ def check_laws(verdict: Evaluation, contexts: list[str], response: str) -> None:
     assert all(0.0 <= number <= 1.0 for number in numbers_of(verdict.to_dict()))
     json.loads(verdict.to_json())
     assert len(verdict.contexts) == len(contexts)
-    own: list[tuple[Sequence[Any], str]] = [
-        (verdict.sentences, response),
-        (verdict.unsupported, response),
-    ]
-    own += [(found.sentences, text) for found, text in zip(verdict.contexts, contexts, strict=True)]
-    for parts, text in own:
+    judged: list[Sequence[Any]] = [verdict.sentences, verdict.unsupported]
+    judged += [context.sentences for context in verdict.contexts]
+    for parts, text in zip(judged, [response, response, *contexts], strict=True):
         end = 0
         for part in parts:
             assert end <= part.start < part.end <= len(text)
@@ -95,16 +92,14 @@ def test_contexts_may_be_objects_with_a_text(judge: Evaluator, name: str) -> Non
     stream = judge.stream("When?", documents)
     stream.feed(response)
     assert stream.close() == plain
-    (many,) = judge.evaluate_many(
-        [{"question": "When?", "contexts": documents, "response": response}]
-    )
-    assert many == plain
-    (record,) = judge.evaluate_many([RagExample("When?", documents, response)])  # type: ignore[arg-type]
-    assert record == plain
-    one = judge.evaluate("When?", CONTEXTS[1:], response)
-    assert one == judge.evaluate("When?", CONTEXTS[1], response)
+    row = {"question": "When?", "contexts": documents, "response": response}
+    record = RagExample("When?", documents, response)  # type: ignore[arg-type]
+    for example in (row, record):
+        assert list(judge.evaluate_many([example])) == [plain]
+    single = judge.evaluate("When?", CONTEXTS[1:], response)
+    assert single == judge.evaluate("When?", CONTEXTS[1], response)
     string = RagExample("When?", CONTEXTS[1], response)  # type: ignore[arg-type]
-    assert list(judge.evaluate_many([string])) == [one]
+    assert list(judge.evaluate_many([string])) == [single]
 
 
 def test_without_a_response_only_relevance_is_judged(each_judge: Evaluator) -> None:
@@ -116,8 +111,7 @@ def test_without_a_response_only_relevance_is_judged(each_judge: Evaluator) -> N
         assert verdict.contexts[0].relevance is not None
         assert verdict.contexts[0].utilization is None
         assert verdict.contexts[0].sentences[0].utilization is None
-        assert not verdict.sentences
-        assert not verdict.unsupported
+        assert not verdict.sentences and not verdict.unsupported
 
 
 @pytest.mark.parametrize("contexts", [[], [""], ["", " \t\n "], ["\u2003", "\u00a0"]])
@@ -153,9 +147,8 @@ def test_a_text_that_is_too_long_is_refused_with_the_way_out(
         judge.evaluate("When?", ["short", "x" * 2_000_001], "x")
     assert caught.value.code == "too_long"
     judge = Evaluator(judge.bundle.folder, backend=formula, max_windows=50)
-    with pytest.raises(
-        ExampleError, match=r"about \d+ windows, more than max_windows \(50\)"
-    ) as caught:
+    message = r"about \d+ windows, more than max_windows \(50\)"
+    with pytest.raises(ExampleError, match=message) as caught:
         judge.evaluate("When?", ["a b " * 200], "c d " * 200)
     assert caught.value.code == "too_long"
 
@@ -166,12 +159,7 @@ def test_a_text_that_is_too_long_is_refused_with_the_way_out(
         ("When?", b"bytes", "x", "contexts must be a list of passages, not bytes"),
         ("When?", None, "x", "contexts must be a list of passages, not NoneType"),
         ("When?", ["x", None], "x", r"contexts\[1\] must be a string, not NoneType"),
-        (
-            "When?",
-            ["x", Document("size", "x")],
-            "x",
-            r"contexts\[1\] must be a string, not Document",
-        ),
+        ("When?", ["x", Document("n", "x")], "x", r"contexts\[1\] must be a string, not Document"),
         ("When?", {"text": "x"}, "x", r"must be a list of passages, not dict; write contexts=\["),
         ("When?", Document("text", "x"), "x", "must be a list of passages, not Document"),
         ("When?", [{"title": "Mills"}], "x", r"contexts\[0\] is an object; .* text, page_content"),
@@ -203,11 +191,11 @@ def test_many_equal_singles_in_order(
     before = len(formula.calls)
     many = list(judge.evaluate_many(rag_examples))
     assert len(formula.calls) - before < before
-    for one, other in zip(singles, many, strict=True):
-        assert isinstance(other, Evaluation)
-        assert other.id == one.id
+    for single, result in zip(singles, many, strict=True):
+        assert isinstance(result, Evaluation)
+        assert result.id == single.id
         np.testing.assert_allclose(
-            list(numbers_of(other.to_dict())), list(numbers_of(one.to_dict())), atol=2e-6
+            list(numbers_of(result.to_dict())), list(numbers_of(single.to_dict())), atol=2e-6
         )
 
 
@@ -216,7 +204,7 @@ def test_a_failure_keeps_its_place_in_the_stream(judge: Evaluator, formula: Any)
     unreadable = FailedEvaluation("line-2", "malformed_line", "line 2: is not JSON")
     beyond = RagExample("When?", ("x",), "short", id="beyond", response_sentences=(Span(0, 99),))
     wrong: list[Any] = [RagExample("When?", ("x",), None)]  # type: ignore[arg-type]
-    wrong += [RagExample("When?", each, "x") for each in (7, None, b"bytes")]  # type: ignore[arg-type]
+    wrong += [RagExample("When?", value, "x") for value in (7, None, b"bytes")]  # type: ignore[arg-type]
     empty = RagExample("When?", (), "x", id="empty")
     examples = [good, unreadable, beyond, *wrong, empty, good]
     results = list(judge.evaluate_many(examples))
@@ -275,7 +263,7 @@ def test_evidence_windows_need_no_new_graph(tiny_bundle: Path, tmp_path: Path) -
     plain, gathered = Evaluator(tiny_bundle), Evaluator(folder)
     long = ["The mill is old. " * 30, "The boat was red."]
     before, after = (
-        each.evaluate("Who?", long, "The boat was red. It is old.") for each in (plain, gathered)
+        judge.evaluate("Who?", long, "The boat was red. It is old.") for judge in (plain, gathered)
     )
     assert before.windows > 1
     assert after.windows == before.windows + 1
@@ -283,5 +271,5 @@ def test_evidence_windows_need_no_new_graph(tiny_bundle: Path, tmp_path: Path) -
         (before.relevance, before.utilization), abs=1e-5
     )
     assert after.faithfulness != before.faithfulness
-    short = [each.evaluate("Who?", ["A boat."], "A boat.") for each in (plain, gathered)]
+    short = [judge.evaluate("Who?", ["A boat."], "A boat.") for judge in (plain, gathered)]
     assert short[0] == short[1]

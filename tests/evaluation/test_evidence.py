@@ -97,17 +97,16 @@ def test_the_verdict_has_the_best_sources_from_the_threshold_on() -> None:
     verdict = replace(verdict_on((), "abcd", 0.9, None), sentences=sentences)
     below = [0.4, 0.45, *[0.4] * (count - 2)]
     logits = np.array([below, np.linspace(0.6, 1.2, count), below, [-np.inf] * count], np.float32)
-    found = with_sources(verdict, tokens, logits, INFO)
-    unsupported, best, only, no_window = (sentence.evidence for sentence in found.sentences)
+    sourced = with_sources(verdict, tokens, logits, INFO)
+    unsupported, best, only, no_window = (sentence.evidence for sentence in sourced.sentences)
     assert unsupported == ()
-    assert best is not None
-    assert len(best) == MAX_SOURCES
+    assert best is not None and len(best) == MAX_SOURCES
     scores = [source.score for source in best]
     assert scores == sorted(scores, reverse=True)
     assert scores[0] == pytest.approx(1 / (1 + np.exp(-1.4)))
     assert only is not None  # a supported sentence has its best source, even below the threshold
     spans = tokens.context_sentence_spans
-    assert [(one.context, one.start) for one in only] == [(spans[1].context, spans[1].start)]
+    assert [(s.context, s.start) for s in only] == [(spans[1].context, spans[1].start)]
     assert only[0].score == pytest.approx(1 / (1 + np.exp(0.1)))
     assert no_window == ()
     assert with_sources(verdict, tokens, logits, None) == verdict
@@ -116,12 +115,10 @@ def test_the_verdict_has_the_best_sources_from_the_threshold_on() -> None:
 
 def test_words_that_both_share_raise_the_score() -> None:
     tokens = make_tokenized([7], [[[10], [11]]], [[11]])
-    verdict = replace(
-        verdict_on((), "a", 0.9, None), sentences=(SentenceVerdict(0, 1, "a", 0.9, True),)
-    )
+    sentences = (SentenceVerdict(0, 1, "a", 0.9, True),)
+    verdict = replace(verdict_on((), "a", 0.9, None), sentences=sentences)
     info = EvidenceInfo(scale=1.0, shift=0.0, lexical_overlap=2.0, threshold=0.0)
-    evidence = (
-        with_sources(verdict, tokens, np.zeros((1, 2), np.float32), info).sentences[0].evidence
-    )
+    logits = np.zeros((1, 2), np.float32)
+    evidence = with_sources(verdict, tokens, logits, info).sentences[0].evidence
     assert evidence is not None
     assert [source.score for source in evidence] == pytest.approx([1 / (1 + np.exp(-2)), 0.5])

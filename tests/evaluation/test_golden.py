@@ -38,15 +38,12 @@ EXAMPLE = RagExample(
 
 def test_the_verdict_is_the_frozen_one(tiny_bundle: Path) -> None:
     evaluator = Evaluator(tiny_bundle, threads=1, precision="fp32")
-    verdict = evaluator.evaluate(
-        EXAMPLE.question, EXAMPLE.contexts, EXAMPLE.response, id=EXAMPLE.id
-    )
-    found = json.loads(verdict.to_json())
+    texts = EXAMPLE.question, EXAMPLE.contexts, EXAMPLE.response
+    written = json.loads(evaluator.evaluate(*texts, id=EXAMPLE.id).to_json())
     frozen = json.loads(GOLDEN.read_text(encoding="utf-8"))
-    assert found == approximately(frozen, 3e-4), json.dumps(found, ensure_ascii=False, indent=2)
+    assert written == approximately(frozen, 3e-4), json.dumps(written, ensure_ascii=False, indent=2)
     # A frozen verdict that shows nothing could not catch anything.
-    assert frozen["windows"] > 1
-    assert frozen["unsupported"]
+    assert frozen["windows"] > 1 and frozen["unsupported"]
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-4), ("int8", 0.05)])
@@ -70,8 +67,6 @@ def test_the_call_answers_as_the_weights_do_in_torch(
     evaluator = Evaluator(tiny_bundle, threads=1, precision=precision)
     for number, verdict in enumerate(evaluator.evaluate_many(rag_examples)):
         for name in ("faithfulness", "relevance", "utilization", "completeness"):
-            found = getattr(verdict, name)
-            if found is not None:
-                np.testing.assert_allclose(
-                    found, getattr(expected, name)[number], atol=tolerance, err_msg=name
-                )
+            if (score := getattr(verdict, name)) is not None:
+                wanted = getattr(expected, name)[number]
+                np.testing.assert_allclose(score, wanted, atol=tolerance, err_msg=name)

@@ -21,7 +21,7 @@ def rows(*responses: str) -> list[LabelledExample]:
 def faithfulness(evaluator: Evaluator, folder: Path | None, *responses: str) -> list[float | None]:
     (judged,) = predict_sets(evaluator, {"set": rows(*responses)}, folder).values()
     verdicts = [row.evaluation for row in judged]
-    return [one.faithfulness for one in verdicts if isinstance(one, Evaluation)]
+    return [verdict.faithfulness for verdict in verdicts if isinstance(verdict, Evaluation)]
 
 
 def test_kept_verdicts_are_read_and_not_judged_again(embedded: Evaluator, tmp_path: Path) -> None:

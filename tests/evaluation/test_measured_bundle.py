@@ -17,9 +17,9 @@ def test_a_source_name_with_a_surrogate_is_written(tmp_path: Path) -> None:
     source = "odd \ud800 name"
     figure = Figure("hallucination_auroc", source, 0.5, None, None, 2, 1, 2, 0)
     report = SourceReport("jsonl:rows", rows=2, kept=2)
-    found = MeasuredBundle([], [figure], report, {"bundle": "tiny"}, None)
+    measured = MeasuredBundle([], [figure], report, {"bundle": "tiny"}, None)
     files = [tmp_path / name for name in ("f.json", "f.md", "f.html")]
-    write_measures(found, *files)
+    write_measures(measured, *files)
     (written,) = json.loads(files[0].read_text(encoding="utf-8"))["figures"]
     assert written["source"] == source
     assert "odd \\ud800 name" in files[1].read_text(encoding="utf-8")

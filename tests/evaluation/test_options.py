@@ -66,8 +66,8 @@ def test_a_threshold_outside_0_to_1_is_refused(
 
 
 def parameters(method: Any) -> list[tuple[object, ...]]:
-    own = inspect.signature(method).parameters.values()
-    return [(each.name, each.kind, each.default) for each in own if each.name != "self"]
+    signature = inspect.signature(method)
+    return [(p.name, p.kind, p.default) for p in signature.parameters.values() if p.name != "self"]
 
 
 @pytest.mark.parametrize("name", ["evaluate", "evaluate_many", "stream"])
@@ -77,6 +77,6 @@ def test_evaluators_and_clients_take_the_same_arguments(name: str) -> None:
     for owner in (trivet.Client, trivet.AsyncClient, trivet, Evaluator):
         # An asynchronous client shows no progress bar.
         left_out = {"progress"} if owner is trivet.AsyncClient else {}
-        shown = [each for each in wanted if each[0] not in left_out]
-        for each in {name, f"a{name}"} & set(dir(owner)):
-            assert parameters(getattr(owner, each)) == shown, (owner, each)
+        shown = [parameter for parameter in wanted if parameter[0] not in left_out]
+        for method in {name, f"a{name}"} & set(dir(owner)):
+            assert parameters(getattr(owner, method)) == shown, (owner, method)

@@ -28,7 +28,7 @@ def layouts_of(
 ) -> list[Layout]:
     tokenized = tokenize_examples(examples, tokenizer)
     cut = WindowSettings(size=48, evidence_sentences=evidence_sentences)
-    return [lay_out(each, cut, tokenizer.special) for each in tokenized]
+    return [lay_out(tokens, cut, tokenizer.special) for tokens in tokenized]
 
 
 def run(layouts: Sequence[Layout], backend: Backend, positions: int) -> list[WindowAccumulator]:
@@ -51,7 +51,7 @@ def test_packing_changes_no_number(
     assert max(len(layout.rows) for layout in layouts) > 10
     formula.faithfulness = faithfulness
     for layout, answers in zip(layouts, run(layouts, formula, positions), strict=True):
-        found, alone = answers.join(faithfulness), formula.run(collate([layout], 0))
+        joined, alone = answers.join(faithfulness), formula.run(collate([layout], 0))
         sizes = {
             "support_probs": len(layout.response_sentence),
             "relevance_probs": len(layout.context_row),
@@ -60,22 +60,19 @@ def test_packing_changes_no_number(
         for name, expected in alone.present().items():
             if name in sizes:
                 expected = expected[:, : sizes[name]]
-            np.testing.assert_allclose(getattr(found, name), expected, atol=2e-6, err_msg=name)
+            np.testing.assert_allclose(getattr(joined, name), expected, atol=2e-6, err_msg=name)
 
 
 @pytest.mark.parametrize("positions", [1, 100, 300, 100_000])
 def test_evidence_windows_are_joined_with_the_maximum_of_the_others(
-    rag_examples: tuple[RagExample, ...],
-    tokenizer: SegmentTokenizer,
-    formula: Any,
-    positions: int,
+    rag_examples: tuple[RagExample, ...], tokenizer: SegmentTokenizer, formula: Any, positions: int
 ) -> None:
     layouts = layouts_of(rag_examples, tokenizer, evidence_sentences=1)
     assert sum(bool(layout.row_is_evidence.any()) for layout in layouts) > 1
-    found = run(layouts, formula, positions)
+    answers = run(layouts, formula, positions)
     plain = run(layouts_of(rag_examples, tokenizer), formula, positions)
-    for layout, *both in zip(layouts, found, plain, strict=True):
-        ours, theirs = (each.join("weakest_token") for each in both)
+    for layout, *both in zip(layouts, answers, plain, strict=True):
+        ours, theirs = (accumulator.join("weakest_token") for accumulator in both)
         for name in ("relevance_probs", "utilization_probs", "relevance", "completeness"):
             np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), atol=2e-6)
         support = theirs.support_probs
@@ -99,16 +96,14 @@ def test_a_long_response_is_joined_in_blocks_as_in_one_piece(
     layouts = layouts_of([RagExample("Who?", ("The boat was old.",), response)], tokenizer)
     alone = formula.run(collate(layouts, 0))
     (answers,) = run(layouts, formula, 1024)
-    found = answers.join(faithfulness)
-    assert found.sentence_support.shape == (1, 400)
-    np.testing.assert_allclose(found.sentence_support, alone.sentence_support, atol=2e-6)
-    np.testing.assert_allclose(found.faithfulness, alone.faithfulness, atol=2e-6)
+    joined = answers.join(faithfulness)
+    assert joined.sentence_support.shape == (1, 400)
+    np.testing.assert_allclose(joined.sentence_support, alone.sentence_support, atol=2e-6)
+    np.testing.assert_allclose(joined.faithfulness, alone.faithfulness, atol=2e-6)
 
 
-@pytest.mark.parametrize(
-    ("fault", "shared"),
-    [("raises_on", False), ("raises_on", True), ("nan_on", False), ("nan_on", True)],
-)
+@pytest.mark.parametrize("fault", ["raises_on", "nan_on"])
+@pytest.mark.parametrize("shared", [False, True])
 def test_an_error_is_that_of_its_own_example(
     tokenizer: SegmentTokenizer, formula: Any, fault: str, shared: bool
 ) -> None:

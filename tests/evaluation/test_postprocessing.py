@@ -51,17 +51,15 @@ def test_every_number_stands_in_its_place(preprocessed: PreprocessedExample) -> 
     assert (len(preprocessed.tokens.response), len(preprocessed.tokens.context)) == (10, 9)
     verdict = to_evaluation(preprocessed, OUTPUTS, DECISION)
     assert verdict.id == "mill"
-    assert verdict.faithfulness == pytest.approx(0.3)
-    assert verdict.relevance == pytest.approx(0.5)
-    assert verdict.utilization == pytest.approx(0.25)
+    scores = verdict.faithfulness, verdict.relevance, verdict.utilization
+    assert scores == pytest.approx((0.3, 0.5, 0.25))
     assert verdict.completeness == 1.0  # rounding past the range is cut off
     assert [(s.text, s.supported) for s in verdict.sentences] == [
         ("the mill is new.", True),
         ("the boat is red.", False),
     ]
-    assert verdict.supported_share == 0.5
     assert verdict.adherent is False
-    assert verdict.threshold == 0.6
+    assert (verdict.supported_share, verdict.threshold) == (0.5, 0.6)
     # "new" has a support of 0.1 in a supported sentence.
     assert [(span.text, span.start) for span in verdict.unsupported] == [("boat is", 21)]
     assert verdict.unsupported[0].probability == pytest.approx(0.7)
@@ -113,7 +111,7 @@ def test_a_response_has_one_verdict(
         utilization_probs=np.zeros((1, len(tokens.context))),
     )
     token, part = outputs.support_probs, outputs.sentence_support
-    every_token, every_part = (np.ones_like(each, dtype=np.bool_) for each in (token, part))
+    every_token, every_part = (np.ones_like(probs, dtype=np.bool_) for probs in (token, part))
     if count:
         whole = response_support(token, every_token, part, every_part, reduction)
         outputs = outputs._replace(faithfulness=whole)
@@ -122,31 +120,31 @@ def test_a_response_has_one_verdict(
     if not count:
         assert (verdict.adherent, verdict.supported_share, verdict.unsupported) == (None, None, ())
         return
-    judged = [one for one in verdict.sentences if one.supported is not None]
-    unsupported = [one for one in judged if not one.supported]
+    judged = [s for s in verdict.sentences if s.supported is not None]
+    unsupported = [s for s in judged if not s.supported]
     assert verdict.adherent is not bool(unsupported)
-    least = min([one.support or 0.0 for one in judged], default=1.0)
+    least = min([s.support or 0.0 for s in judged], default=1.0)
     assert verdict.adherent is bool(least >= sentence)
     shares = 1 - len(unsupported) / len(judged) if judged else None
     assert verdict.supported_share == (None if shares is None else pytest.approx(shares))
     homes = [
-        [one for one in unsupported if one.start <= span.start < span.end <= one.end]
-        for span in verdict.unsupported
+        [s for s in unsupported if s.start <= mark.start < mark.end <= s.end]
+        for mark in verdict.unsupported
     ]
-    assert all(len(found) == 1 for found in homes)
-    assert {id(one) for found in homes for one in found} == {id(one) for one in unsupported}
+    assert all(len(home) == 1 for home in homes)
+    assert {id(s) for home in homes for s in home} == {id(s) for s in unsupported}
     assert all(
-        example.response[one.start : one.end] == one.text and 0 <= one.probability <= 1
-        for one in verdict.unsupported
+        example.response[mark.start : mark.end] == mark.text and 0 <= mark.probability <= 1
+        for mark in verdict.unsupported
     )
-    marks = [one.supported is False for one in to_token_verdicts(preprocessed, outputs, decision)]
+    marks = [t.supported is False for t in to_token_verdicts(preprocessed, outputs, decision)]
     assert any(marks) is bool(unsupported)
 
 
 def test_a_threshold_of_the_call_decides_and_is_recorded(embedded: Evaluator) -> None:
     texts = ("How tall is the mill?", ["The mill is 9 metres tall."], "The mill is 9 metres tall.")
-    own = embedded.bundle.info.thresholds
-    assert own is not None and embedded.evaluate(*texts).threshold == own.sentence
+    thresholds = embedded.bundle.info.thresholds
+    assert thresholds is not None and embedded.evaluate(*texts).threshold == thresholds.sentence
     strict, lax = (embedded.evaluate(*texts, threshold=value) for value in (1.0, 0.0))
     assert (strict.adherent, lax.adherent) == (False, True)
     assert (strict.threshold, lax.threshold) == (1.0, 0.0)

@@ -17,7 +17,7 @@ def test_a_failure_names_its_reason_for_programs() -> None:
         WindowError("no room"),
         BackendError("it broke"),
     ]
-    assert [to_result(each, example.id) for each in refusals] == [
+    assert [to_result(refusal, example.id) for refusal in refusals] == [
         FailedEvaluation("seven", "too_long", "too long"),
         FailedEvaluation("seven", "window", "no room"),
         FailedEvaluation("seven", "backend_failed", "it broke"),

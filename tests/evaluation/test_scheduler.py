@@ -260,10 +260,10 @@ def test_workers_change_no_number(judge: Evaluator) -> None:
         RagExample("Who?", (LONG * n, "The mill is old."), "The keeper did.") for n in (1, 9, 30)
     ]
     backends = [SlowStart(workers) for workers in (1, 3, 8)]
-    judges = [Evaluator(judge.bundle.folder, backend=each, positions=1) for each in backends]
-    alone, *others = [list(each.evaluate_many(examples)) for each in judges]
+    judges = [Evaluator(judge.bundle.folder, backend=backend, positions=1) for backend in backends]
+    alone, *others = [list(evaluator.evaluate_many(examples)) for evaluator in judges]
     assert others == [alone, alone]
-    assert all(isinstance(each, Evaluation) for each in alone)
+    assert all(isinstance(verdict, Evaluation) for verdict in alone)
 
 
 class Work:

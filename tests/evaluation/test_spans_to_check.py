@@ -57,11 +57,11 @@ def test_what_no_context_has_is_to_check(
 ) -> None:
     verdict = judge(tokenizer, response, 0.9, (*CONTEXTS, *BESIDE))
     assert verdict.adherent and not verdict.unsupported
-    found = [(span.text, span.reason) for span in verdict.to_check]
-    assert [pair for pair in found if pair[0] in response] == found
+    pairs = [(span.text, span.reason) for span in verdict.to_check]
+    assert [pair for pair in pairs if pair[0] in response] == pairs
     for text, reason in marked:
-        assert any(text in one and reason == why for one, why in found), found
-    assert bool(found) is bool(marked), found
+        assert any(text in span and reason == why for span, why in pairs), pairs
+    assert bool(pairs) is bool(marked), pairs
 
 
 def test_a_value_of_another_passage_than_the_sources_is_to_check(
@@ -88,8 +88,8 @@ def test_support_near_the_threshold_is_one_more_reason(tokenizer: SegmentTokeniz
 def test_strict_counts_spans_to_check_as_unsupported(tokenizer: SegmentTokenizer) -> None:
     text = "Parcels can be returned within 60 days of delivery. Refunds take 5 working days."
     lax, strict = (judge(tokenizer, text, 0.9, strict=value) for value in (False, True))
-    assert (lax.adherent, [one.supported for one in lax.sentences]) == (True, [True, True])
-    assert (strict.adherent, [one.supported for one in strict.sentences]) == (False, [False, True])
+    assert (lax.adherent, [s.supported for s in lax.sentences]) == (True, [True, True])
+    assert (strict.adherent, [s.supported for s in strict.sentences]) == (False, [False, True])
     assert (strict.unsupported, strict.to_check) == (lax.to_check, ())
     assert strict.supported_share == 0.5
 
@@ -112,19 +112,19 @@ def test_a_value_alone_is_marked_where_it_is_the_only_fault(tokenizer: SegmentTo
 def test_instead_is_a_value_in_the_same_role(
     tokenizer: SegmentTokenizer, response: str, value: str | None
 ) -> None:
-    (span,) = [one for one in judge(tokenizer, response).unsupported if one.category]
-    place = span.instead
-    found = None if place is None else CONTEXTS[place.context][place.start : place.end]
-    assert found == value or (value is not None and found is not None and found in value)
+    (span,) = [mark for mark in judge(tokenizer, response).unsupported if mark.category]
+    source = span.instead
+    instead = None if source is None else CONTEXTS[source.context][source.start : source.end]
+    assert instead == value or (value is not None and instead is not None and instead in value)
 
 
 def test_thresholds_have_names_and_rise(embedded: Evaluator) -> None:
     texts = ("How tall is the mill?", ["The mill is 9 metres tall."], "The mill is 9 metres tall.")
-    own = embedded.bundle.info.thresholds
-    assert own is not None
+    thresholds = embedded.bundle.info.thresholds
+    assert thresholds is not None
     used = [embedded.evaluate(*texts, threshold=name).threshold for name in THRESHOLD_NAMES]
-    assert used == [own.named(name) for name in THRESHOLD_NAMES]
-    assert own.named("careful") < own.sentence < own.named("strict")
+    assert used == [thresholds.named(name) for name in THRESHOLD_NAMES]
+    assert thresholds.named("careful") < thresholds.sentence < thresholds.named("strict")
     with pytest.raises(TypeError, match="or careful, balanced, strict, not 'brave'"):
         embedded.evaluate(*texts, threshold="brave")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="must rise"):
@@ -144,12 +144,12 @@ def test_named_thresholds_keep_their_rates_in_each_set() -> None:
         return Judged(rows, support)
 
     sets = [judged("a", 0.0), judged("b", 0.1)]
-    found = named_thresholds(sets, 0.15, [judged("apart", -0.4)])
-    assert found["careful"] < found["balanced"] < found["strict"]
+    named = named_thresholds(sets, 0.15, [judged("apart", -0.4)])
+    assert named["careful"] < named["balanced"] < named["strict"]
     for name, rate in zip(THRESHOLD_NAMES, (0.05, 0.15, 0.25), strict=True):
-        for one in sets:
-            good = np.array([row.labels.adherent is True for row in one.rows])
-            assert (one.support[good] < found[name]).mean() <= rate
+        for answers in sets:
+            good = np.array([row.labels.adherent is True for row in answers.rows])
+            assert (answers.support[good] < named[name]).mean() <= rate
     assert named_thresholds([judged("few", 0.0, 4)], 0.15) == {}
 
 

@@ -101,9 +101,8 @@ def test_all_missing_columns_of_a_table_are_named_before_anything_runs(judge: Ev
 def test_a_bad_row_fails_in_its_place(judge: Evaluator) -> None:
     rows: list[Any] = [ROWS[0], {"question": "q"}, 7, ROWS[1]]
     results = list(judge.evaluate_many(rows))
-    assert [getattr(result, "code", None) for result in results] == [
-        *(None, "missing_field", "bad_row", None)
-    ]
+    codes = [getattr(result, "code", None) for result in results]
+    assert codes == [None, "missing_field", "bad_row", None]
     assert "row 2: has no contexts and no response" in getattr(results[1], "message", "")
 
 
@@ -133,8 +132,8 @@ def test_the_event_loop_stays_free_while_the_backend_runs(
             return plain(windows)
 
         monkeypatch.setattr(backend, "run", only_when_the_loop_turns)
-        one = await judge.aevaluate("When?", "Built in 1817.", "In 1817.", id="r1817")
-        assert one == judge_alone
+        verdict = await judge.aevaluate("When?", "Built in 1817.", "In 1817.", id="r1817")
+        assert verdict == judge_alone
         for rows in (ROWS, stream()):
             assert [result async for result in judge.aevaluate_many(rows)] == verdicts
 

@@ -51,13 +51,12 @@ def judge(
 def test_a_value_that_is_nowhere_is_marked_with_what_the_sources_have(
     tokenizer: SegmentTokenizer,
 ) -> None:
-    verdict = judge(tokenizer, "Parcels can be returned within 60 days of delivery.")
-    (span,) = verdict.unsupported
+    (span,) = judge(tokenizer, "Parcels can be returned within 60 days of delivery.").unsupported
     assert (span.text, span.reason) == ("60 days", "value_not_in_contexts")
     assert (span.category, span.subcategory) == ("contradiction", "value")
     assert span.found_at is None and span.instead is not None
-    place = span.instead
-    assert CONTEXTS[place.context][place.start : place.end] == "30 days"
+    source = span.instead
+    assert CONTEXTS[source.context][source.start : source.end] == "30 days"
 
 
 def test_of_a_copied_sentence_only_what_differs_is_marked(tokenizer: SegmentTokenizer) -> None:
@@ -69,7 +68,7 @@ def test_of_a_copied_sentence_only_what_differs_is_marked(tokenizer: SegmentToke
 
 def test_a_sentence_without_a_claim_is_neither(tokenizer: SegmentTokenizer) -> None:
     verdict = judge(tokenizer, "Sure! Let me know if you have any other questions.")
-    assert [(one.support, one.supported) for one in verdict.sentences] == [(None, None)] * 2
+    assert [(s.support, s.supported) for s in verdict.sentences] == [(None, None)] * 2
     assert (verdict.unsupported, verdict.abstains) == ((), False)
     assert verdict.supported_share is None
 
@@ -78,11 +77,9 @@ def test_an_abstention_is_no_praise(tokenizer: SegmentTokenizer) -> None:
     text = "The passages do not say when parcels can be returned."
     alone = judge(tokenizer, text)
     assert (alone.abstains, alone.adherent, alone.supported_share) == (True, True, None)
-    assert not any(each.utilization for each in alone.contexts)
+    assert not any(context.utilization for context in alone.contexts)
     assert (alone.faithfulness, alone.completeness, alone.utilization) == (None, None, 0.0)
-    assert [(one.support, one.supported, one.abstains) for one in alone.sentences] == [
-        (None, None, True)
-    ]
+    assert [(s.support, s.supported, s.abstains) for s in alone.sentences] == [(None, None, True)]
     beside = judge(tokenizer, f"Refunds take 5 days. {text}", 0.9)
     assert (beside.abstains, beside.adherent) == (False, True), "about a detail"
     assert beside.faithfulness is not None and beside.completeness is not None

@@ -40,7 +40,7 @@ def emptied(queue: WindowQueue) -> Iterator[Call]:
 
 
 def lengths_of(call: Call) -> list[int]:
-    return [place.length for places in call.values() for place in places]
+    return [window.length for windows in call.values() for window in windows]
 
 
 @given(st.lists(sizes, max_size=12), fillings, st.booleans())
@@ -48,21 +48,21 @@ def test_every_window_is_taken_once_in_calls_of_the_wanted_size(
     lengths: list[list[int]], limits: BatchLimits, shared: bool
 ) -> None:
     queue = WindowQueue(limits)
-    jobs = [job(each, shared=shared) for each in lengths]
-    for each in jobs:
-        queue.add(each, 0.0)
+    jobs = [job(part, shared=shared) for part in lengths]
+    for request in jobs:
+        queue.add(request, 0.0)
     whole = queue.windows
     assert whole == sum(map(len, lengths))
     taken: list[tuple[int, int]] = []
     for call in emptied(queue):
         taken += [
-            (jobs.index(each), place.row) for each, places in call.items() for place in places
+            (jobs.index(owner), window.row) for owner, places in call.items() for window in places
         ]
         assert queue.windows == whole - len(taken)
         windows = lengths_of(call)
         assert len(windows) == 1 or len(windows) <= limits.windows(max(windows))
         assert min(windows) >= 0.66 * max(windows) if shared else len(call) == 1
-    assert sorted(taken) == [(n, row) for n, each in enumerate(jobs) for row in range(each.windows)]
+    assert sorted(taken) == [(n, row) for n, work in enumerate(jobs) for row in range(work.windows)]
 
 
 @given(sizes, st.lists(sizes, max_size=5), fillings)
@@ -70,11 +70,11 @@ def test_the_calls_of_a_job_that_is_not_shared_depend_on_nothing_else(
     lengths: list[int], others: list[list[int]], limits: BatchLimits
 ) -> None:
     def calls(among: list[list[int]]) -> list[list[int]]:
-        queue, own = WindowQueue(limits), job(lengths, shared=False)
-        queue.add(own, 0.0)
+        queue, lone = WindowQueue(limits), job(lengths, shared=False)
+        queue.add(lone, 0.0)
         for other in among:
             queue.add(job(other), 0.0)
-        return [[place.row for place in call[own]] for call in emptied(queue) if own in call]
+        return [[window.row for window in call[lone]] for call in emptied(queue) if lone in call]
 
     alone = calls([])
     assert calls(others) == alone
@@ -90,14 +90,14 @@ def test_no_job_starves_whatever_comes_after_it(
     limits: BatchLimits,
 ) -> None:
     """It ends within four calls for each window of its own and of those that came before it."""
-    queue, own = WindowQueue(limits), job(lengths)
+    queue, request = WindowQueue(limits), job(lengths)
     queue.note_call(1, 0.05)
-    for each in (*map(job, before), own):
-        queue.add(each, 0.0)
+    for waiting in (*map(job, before), request):
+        queue.add(waiting, 0.0)
     bound = 4 * queue.windows
     endless = itertools.cycle(later or [([1], True)])
     calls = 0
-    while own.places:
+    while request.places:
         more, hurries = next(endless)
         queue.add(job(more, 1e6 if hurries else math.inf), 0.0)
         queue.take(1e6 - 1.0)  # those that hurry are urgent
@@ -115,10 +115,10 @@ def test_a_short_job_overtakes_longer_ones_within_bounds(
         queue.add(job([500] * (other + began)), 0.0)
     for _ in range(began):
         queue.take(0.0)
-    own = job([500] * windows)
-    queue.add(own, 0.0)
+    short = job([500] * windows)
+    queue.add(short, 0.0)
     calls = 0
-    while own.places:
+    while short.places:
         queue.take(0.0)
         calls += 1
     assert calls <= windows + math.ceil(windows / 3)
@@ -128,8 +128,8 @@ def test_an_urgent_job_that_can_be_in_time_comes_before_shorter_ones() -> None:
     queue = WindowQueue(BatchLimits(512))
     queue.note_call(1, 0.05)
     patient, lost, saved = (job([500] * n, due) for n, due in ((1, 60.0), (20, 0.5), (20, 1.5)))
-    for each in (patient, lost, saved):
-        queue.add(each, -60.0)
+    for request in (patient, lost, saved):
+        queue.add(request, -60.0)
     assert [queue.take(0.0)[0] for _ in range(4)] == [saved, saved, saved, patient]
     queue.drop_ended(1.0)
     assert isinstance(lost.done.exception(), Expired)
@@ -208,10 +208,10 @@ def simulate(load: float, time_outs: tuple[float, ...], seed: int) -> tuple[floa
     while coming is not None or queue.windows:
         while coming is not None and (coming[0] <= now or not queue.windows):
             now = max(now, float(coming[0]))
-            one = job(coming[1], coming[0] + random.choice(time_outs))
+            request = job(coming[1], coming[0] + random.choice(time_outs))
             try:
-                queue.add(one, now)
-                jobs.append(one)
+                queue.add(request, now)
+                jobs.append(request)
             except Overloaded:
                 assert queue.windows
             coming = next(arrivals, None)
@@ -221,16 +221,16 @@ def simulate(load: float, time_outs: tuple[float, ...], seed: int) -> tuple[floa
             seconds = POSITION_SECONDS * len(lengths) * max(lengths) * random.uniform(0.7, 1.3)
             queue.note_call(len(lengths), seconds)
             now += seconds
-            for each, places in call.items():
-                each.count_off(len(places), 0.0, 0.0)
-                if each.done.done() and now > each.deadline:
-                    lost += each.windows
-                    jobs.remove(each)
-    for each in jobs:
-        if each.done.exception() is None:
-            good += each.windows
+            for owner, places in call.items():
+                owner.count_off(len(places), 0.0, 0.0)
+                if owner.done.done() and now > owner.deadline:
+                    lost += owner.windows
+                    jobs.remove(owner)
+    for ended in jobs:
+        if ended.done.exception() is None:
+            good += ended.windows
         else:
-            lost += each.windows - len(each.places)
+            lost += ended.windows - len(ended.places)
     window_seconds = job_seconds / float(np.mean([len(lengths) for lengths in asked]))
     return good * window_seconds / now, lost / (good + lost)
 
