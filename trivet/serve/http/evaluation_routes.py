@@ -113,9 +113,9 @@ def add_stream_route(router: APIRouter, service: RequestService, evaluator: Eval
             reader, sentences = await asyncio.to_thread(read, body)
         except ExampleError as error:
             raise failure_error(FailedEvaluation.of(error, body.id)) from None
-        for each in sentences:
-            predictions = await service.predict(request, [each.prepared], body)
-            yield _event("sentence", each.event(only(predictions)).to_dict())
+        for sentence in sentences:
+            predictions = await service.predict(request, [sentence.prepared], body)
+            yield _event("sentence", sentence.event(only(predictions)).to_dict())
         if body.complete and body.verdict:
             whole = await asyncio.to_thread(reader.whole)
             predictions = await service.evaluate(request, [whole], body)

@@ -282,8 +282,8 @@ def bind(host: str, port: int) -> socket.socket:
         ConfigError: The address does not belong to this machine, or the port is taken.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = addresses[0]
         bound = socket.socket(family, kind, protocol)
     except OSError as error:
         raise ConfigError(f"host {host} is not an address of this machine: {error}") from error

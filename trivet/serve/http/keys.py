@@ -45,9 +45,9 @@ class KeyRing:
         """Return whether a header ``Bearer KEY`` has a key of the file, which may have changed."""
         self._reload()
         scheme, _, key = (authorization or "").partition(" ")
-        given = _digest(key.strip())
+        digest = _digest(key.strip())
         # All are compared, so that the time taken does not tell which one was nearly right.
-        matches = [hmac.compare_digest(given, known) for known in self._digests]
+        matches = [hmac.compare_digest(digest, known) for known in self._digests]
         return scheme.lower() == "bearer" and any(matches)
 
     def _reload(self) -> None:
@@ -93,8 +93,8 @@ def _read(path: Path) -> tuple[tuple[bytes, ...], _State]:
 
 def _state(path: Path) -> _State:
     """Return what changes when a file is written or replaced."""
-    found = path.stat()
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    info = path.stat()
+    return info.st_mtime_ns, info.st_size, info.st_ino
 
 
 def _digest(key: str) -> bytes:

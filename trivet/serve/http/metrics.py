@@ -83,8 +83,8 @@ class Metrics:
             if result.cut_question_tokens:
                 self._cut.inc()
             for sentence in result.sentences:
-                said = {True: "yes", False: "no", None: "no_claim"}[sentence.supported]
-                self._sentences.labels(said).inc()
+                label = {True: "yes", False: "no", None: "no_claim"}[sentence.supported]
+                self._sentences.labels(label).inc()
             for score in SCORES:
                 if (value := getattr(result, score)) is not None:
                     self._scores.labels(score).observe(value)

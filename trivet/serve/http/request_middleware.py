@@ -146,10 +146,10 @@ class RequestMiddleware:
             logger.error("request %s failed", request_id, exc_info=error)
         return error_response(refusal, request_id, path)
 
-    def _too_large(self, found: str) -> RequestError:
+    def _too_large(self, fault: str) -> RequestError:
         return RequestError(
             "too_large",
-            f"{found}, more than max_body_bytes={self._max_bytes}; send fewer examples in a "
+            f"{fault}, more than max_body_bytes={self._max_bytes}; send fewer examples in a "
             "request, or raise --max-body-bytes",
         )
 

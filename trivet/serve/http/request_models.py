@@ -234,11 +234,11 @@ class EvaluateMessages(RequestOptions):
 
     def examples(self) -> list[RagExample]:
         """Return the example of each answer; raises ``ExampleError`` if the messages are wrong."""
-        read = [each.example for each in read_turns(self.messages, None, self.turns, self.id)]
+        read = [turn.example for turn in read_turns(self.messages, None, self.turns, self.id)]
         if "contexts" not in self.model_fields_set:
             return read
         passages, named = texts(self.contexts), names(self.contexts)
-        return [replace(each, contexts=passages, context_names=named) for each in read]
+        return [replace(example, contexts=passages, context_names=named) for example in read]
 
 
 class RelevanceBody(Body):
@@ -325,11 +325,11 @@ def examples_of(body: EvaluateBody, check_number: Callable[[int], None]) -> list
     if isinstance(body, EvaluateOne):
         return [body.example()]
     try:
-        found = body.examples()
+        examples = body.examples()
     except ExampleError as error:
         raise failure_error(FailedEvaluation.of(error, body.id)) from None
-    check_number(len(found))
-    return found
+    check_number(len(examples))
+    return examples
 
 
 def texts(contexts: Iterable[str | ContextObject]) -> tuple[str, ...]:
@@ -347,7 +347,7 @@ def names(contexts: Iterable[str | ContextObject]) -> tuple[ContextName, ...]:
 
 def context_ids(example: RagExample) -> list[str | None] | None:
     """Return the id, else the title, of each context; ``None`` if no context has one."""
-    return [own.id or own.title for own in example.context_names] or None
+    return [name.id or name.title for name in example.context_names] or None
 
 
 def parser(body: Any) -> Callable[[bytes], Any]:
@@ -381,13 +381,13 @@ def _refusal(error: ValidationError) -> RequestError:
 
 def _describe(fault: ErrorDetails) -> str:
     """Return the place and the kind of a fault, without the value."""
-    place = ""
+    path = ""
     for part in fault["loc"]:
         if isinstance(part, int):
-            place += f"[{part}]"
+            path += f"[{part}]"
         elif not part.startswith("("):
-            place += f".{part}"
+            path += f".{part}"
     message = plain_fault(fault["msg"])
     if fault["type"] == "unknown_keys" and fault["loc"] == (_ONE,):
         message += ", examples, messages"  # the keys that the other two forms are known by
-    return f"{place.removeprefix('.') or 'body'}: {message}"
+    return f"{path.removeprefix('.') or 'body'}: {message}"

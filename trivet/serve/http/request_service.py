@@ -68,7 +68,9 @@ class RequestService:
             Draining: The server stops.
         """
         refused = [self._refusal(example) for example in examples]
-        accepted = [each for each, failed in zip(examples, refused, strict=True) if failed is None]
+        accepted = [
+            example for example, failed in zip(examples, refused, strict=True) if failed is None
+        ]
         predictions = Predictions((), _NO_TIME, 0)
         if accepted:
             predictions = await self.predict(request, accepted, options)
@@ -175,8 +177,8 @@ async def _unless_gone(request: Request, work: asyncio.Future[T]) -> T:
             raise RequestError("client_gone", "the client hung up")
         return work.result()
     finally:
-        for each in both:
-            each.cancel()
+        for future in both:
+            future.cancel()
         await asyncio.gather(*both, return_exceptions=True)
 
 

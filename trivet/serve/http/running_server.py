@@ -185,7 +185,7 @@ class RunningServer:
     async def _warm_up(self) -> None:
         """Evaluate examples of several lengths, one by one and then one for each worker."""
         stored = warm_up_examples(self._window)
-        for examples in (*([each] for each in stored), [stored[-1]] * self._workers):
+        for examples in (*([example] for example in stored), [stored[-1]] * self._workers):
             for result in await self._evaluate(examples):
                 if isinstance(result, FailedEvaluation):
                     raise BackendError(

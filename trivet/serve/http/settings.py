@@ -84,8 +84,8 @@ class ServerSettings:
                 f"({self.max_timeout_ms:g})"
             )
         if (self.tls_cert is None) != (self.tls_key is None):
-            given, missing = ("cert", "key") if self.tls_cert else ("key", "cert")
-            raise ConfigError(f"--tls-{given} is given without --tls-{missing}; TLS needs both")
+            present, missing = ("cert", "key") if self.tls_cert else ("key", "cert")
+            raise ConfigError(f"--tls-{present} is given without --tls-{missing}; TLS needs both")
         if not is_loopback(self.host) and self.keys_file is None and not self.insecure:
             raise ConfigError(
                 f"--host {self.host} can be reached from other machines, and no API key is "

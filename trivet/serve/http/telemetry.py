@@ -137,7 +137,7 @@ class Telemetry:
         predictions: Predictions | None = state.get("predictions")
         if predictions is None:
             return
-        verdicts = [each for each in predictions.results if isinstance(each, Evaluation)]
+        verdicts = [result for result in predictions.results if isinstance(result, Evaluation)]
         span.set_attribute("trivet.examples", len(predictions.results))
         span.set_attribute("trivet.failed_examples", len(predictions.results) - len(verdicts))
         span.set_attribute("trivet.windows", predictions.windows)

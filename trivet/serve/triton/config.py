@@ -136,14 +136,14 @@ def _template(name: str) -> Template:
 def replayed(profiles: tuple[ShapeRange, ...]) -> list[Sizes]:
     """Return the shapes of small calls, which are replayed as CUDA graphs."""
     longest = max(profile.most["L"] for profile in profiles)
-    found = []
+    captured = []
     for length in (*range(STEP, longest, STEP), longest):
         for windows in range(1, FEW_WINDOWS + 1):
             sizes = Sizes(windows, length, 1, 1, 1, 1, 1)
             fixed = graph_sizes(profiles[choose_profile(profiles, sizes)], sizes)
             if fixed is not None:
-                found.append(fixed)
-    return found
+                captured.append(fixed)
+    return captured
 
 
 def read_parameters(args: Mapping[str, str]) -> dict[str, str]:
@@ -159,11 +159,12 @@ def find_bundle(args: Mapping[str, str], sha256: str) -> Path:
         BundleError: It is missing, or not the bundle of the config.
     """
     folder = Path(args["model_repository"]) / args["model_version"] / BUNDLE
-    found = manifest_sha256(folder)
-    if found != sha256:
+    digest = manifest_sha256(folder)
+    if digest != sha256:
         raise BundleError(
-            f"{folder / MANIFEST_NAME}: SHA-256 {found[:12]}... instead of {sha256[:12]}..., which "
-            "config.pbtxt names; write the repository again: trivet export triton BUNDLE --out DIR"
+            f"{folder / MANIFEST_NAME}: SHA-256 {digest[:12]}... instead of {sha256[:12]}..., "
+            "which config.pbtxt names; write the repository again: "
+            "trivet export triton BUNDLE --out DIR"
         )
     return folder
 

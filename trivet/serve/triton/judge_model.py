@@ -144,8 +144,8 @@ def read_request(
         try:
             options = Options.model_validate_json(_only("options_json", options_json))
         except ValidationError as error:
-            said = fault_words(error, 1, ("options_json",))
-            raise ExampleError(said, code="validation") from error
+            fault = fault_words(error, 1, ("options_json",))
+            raise ExampleError(fault, code="validation") from error
     example = RagExample(
         question=_only("question", question),
         contexts=tuple(_decode(f"contexts[{n}]", text) for n, text in enumerate(contexts)),
@@ -238,7 +238,7 @@ class TritonPythonModel:
         batch = self.evaluator.prepare([asked], allow_empty_contexts=options.allow_empty_contexts)
         job, calls = batch.job, list[BackendCall]()
         while job.places:
-            windows = [place[1:] for place in job.take(self.evaluator.limits)]
+            windows = [window[1:] for window in job.take(self.evaluator.limits)]
             calls.append(BackendCall(windows, number=len(calls)))
         gate = asyncio.Semaphore(self.calls_in_flight)
 

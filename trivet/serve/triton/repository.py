@@ -144,7 +144,7 @@ def _find_encoder(
 def _of_tensorrt(bundle: Bundle, precision: Precision | None) -> _Encoder:
     """Take the engine for this GPU from the cache of this machine, and run its self-test."""
     plan, engine = find_engine(bundle, precision)
-    graph = next(each for each in bundle.info.graphs if each.file == engine.graph)
+    graph = next(entry for entry in bundle.info.graphs if entry.file == engine.graph)
     backend = TensorRTBackend(plan, engine, contexts=1)
     check_self_test(backend, bundle, engine.graph)
     name = f"model.sm{engine.target.compute_capability.replace('.', '')}.plan"
