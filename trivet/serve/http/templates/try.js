@@ -11,9 +11,9 @@
     if (form.elements.key) headers.Authorization = `Bearer ${text("key")}`;
     const body = JSON.stringify({ question: text("question"), contexts, response: text("response") });
     const answer = await fetch("try/verdict", { method: "POST", headers, body, cache: "no-store" });
-    const said = await answer.text();
-    if (answer.ok) result.innerHTML = said; // the server has escaped every text
-    else result.textContent = JSON.parse(said).error;
+    const received = await answer.text();
+    if (answer.ok) result.innerHTML = received; // the server has escaped every text
+    else result.textContent = JSON.parse(received).error;
   }
 
   form.addEventListener("submit", async (event) => {
