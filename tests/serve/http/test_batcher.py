@@ -15,15 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.judges import GatedBackend, approximately, until
-from tests.serve.http.gated_batcher import (
-    LONG,
-    OTHER,
-    SHORT,
-    GatedBatcher,
-    Tally,
-    example,
-    opened,
-)
+from tests.serve.http.gated_batcher import LONG, OTHER, SHORT, GatedBatcher, Tally, example, opened
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.preprocessing import Preprocessor
 from trivet.evaluation.window_queue import Expired, Overloaded
@@ -218,12 +210,12 @@ async def test_windows_are_bounded_when_they_are_known(
     async with opened(gated_judge, gated, max_windows=5) as at:
         held = await at.hold()
         many = example(LONG, 40)
-        one = at.ask(example(OTHER))
+        other = at.ask(example(OTHER))
         await at.waiting(1)
         with pytest.raises(Overloaded, match=f"these are {at.count_windows(many)} more"):
             await at.batcher.evaluate([many])
         gated.let(2)
-        await asyncio.gather(held, one)
+        await asyncio.gather(held, other)
         assert sum(at.windows_with(LONG)) == 0
         assert not caplog.records  # a refusal is not an error of the server
 

@@ -30,17 +30,16 @@ async def test_an_error_of_a_call_is_that_of_its_examples_alone(
 ) -> None:
     setattr(formula, fault, at.token(OTHER))
     held = await at.hold()
-    failing = at.ask(example(OTHER, 40), example(SHORT, 9))
-    await at.waiting(
-        sum(at.count_windows(each) for each in (example(OTHER, 40), example(SHORT, 9)))
-    )
+    examples = (example(OTHER, 40), example(SHORT, 9))
+    failing = at.ask(*examples)
+    await at.waiting(sum(map(at.count_windows, examples)))
     at.gated.let(10_000)
     failed, fine = (await failing).results
     assert isinstance(failed, FailedEvaluation)
     assert failed.code == code and message in failed.message
     # An error of a whole call is that of all its examples.
     assert isinstance(fine, Evaluation) or fault == "raises_on"
-    assert sum(at.windows_with(OTHER)) < at.count_windows(example(OTHER, 40))
+    assert sum(at.windows_with(OTHER)) < at.count_windows(examples[0])
     await held
     assert isinstance((await at.ask(example(SHORT))).results[0], Evaluation)
     assert (at.batcher.state().requests, at.batcher.state().windows) == (0, 0)
@@ -72,11 +71,7 @@ class Panic(BaseException):
 @pytest.mark.parametrize(("owner", "stage"), [(Preprocessor, "preprocess"), (ExampleBatch, "join")])
 @pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), Panic("deep down")])
 async def test_an_unexpected_error_outside_the_backend_is_raised_to_the_caller(
-    at: GatedBatcher,
-    monkeypatch: pytest.MonkeyPatch,
-    owner: type,
-    stage: str,
-    error: BaseException,
+    at: GatedBatcher, monkeypatch: pytest.MonkeyPatch, owner: type, stage: str, error: BaseException
 ) -> None:
     def broken(*_: Any, **options: Any) -> Any:
         raise error

@@ -97,8 +97,8 @@ def test_no_answer_holds_nan(serve: Serve, monkeypatch: pytest.MonkeyPatch, path
     server = serve(backend=EvenBackend())
     judge = server.batcher.evaluate
 
-    async def judge_wrongly(*given: Any, **named: Any) -> Predictions:
-        judged = await judge(*given, **named)
+    async def judge_wrongly(*arguments: Any, **options: Any) -> Predictions:
+        judged = await judge(*arguments, **options)
         (verdict,) = judged.results
         assert isinstance(verdict, Evaluation)
         broken = dataclasses.replace(verdict, relevance=float("nan"))

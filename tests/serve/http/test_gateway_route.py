@@ -38,20 +38,20 @@ def ask(server: Asked, answer: str, context: Any = "The bridge is old.", **more:
     parameters = {"context": context, "question": EXAMPLE["question"], **more}
     response = server.post("/classify", {"inputs": answer, "parameters": parameters})
     assert response.status_code == 200, response.text
-    found = json.loads(response.content.decode("utf-8"))
-    check(found, answer, server.get("/v1/info").json()["bundle"]["name"])
-    return found
+    scan = json.loads(response.content.decode("utf-8"))
+    check(scan, answer, server.get("/v1/info").json()["bundle"]["name"])
+    return scan
 
 
-def check(found: Any, answer: str, model: str) -> None:
+def check(scan: Any, answer: str, model: str) -> None:
     """Raise where the router would refuse the answer."""
-    assert found.keys() <= {"spans", "truncated_at", "model"}
-    assert isinstance(found["spans"], list)
-    assert found.get("model", model) == model
-    cut = found.get("truncated_at", len(answer))
+    assert scan.keys() <= {"spans", "truncated_at", "model"}
+    assert isinstance(scan["spans"], list)
+    assert scan.get("model", model) == model
+    cut = scan.get("truncated_at", len(answer))
     assert type(cut) is int and 0 <= cut <= len(answer)
     seen = set()
-    for span in found["spans"]:
+    for span in scan["spans"]:
         assert span["label"] in LABELS
         assert not span["label"].startswith(("B-", "I-"))
         start, end = span["start"], span["end"]
@@ -93,25 +93,25 @@ def test_labels_are_the_categories_of_the_verdict(server: Asked, embedded: Evalu
     asked = ("When was it built?", ["The bridge was built in 1884.", "It is old."])
     answer = "It was built in 1902. Its architect was a famous Roman engineer."
     verdict = embedded.evaluate(*asked, answer)
-    found = ask(server, answer, "\n \n".join(asked[1]), question=asked[0])
-    assert found["model"] == embedded.bundle.info.name
-    assert "truncated_at" not in found
-    assert [(s["start"], s["end"], s["label"]) for s in found["spans"]] == [
+    scan = ask(server, answer, "\n \n".join(asked[1]), question=asked[0])
+    assert scan["model"] == embedded.bundle.info.name
+    assert "truncated_at" not in scan
+    assert [(s["start"], s["end"], s["label"]) for s in scan["spans"]] == [
         (span.start, span.end, span.category or "hallucinated") for span in verdict.unsupported
     ]
-    assert {"contradiction", "hallucinated"} <= {s["label"] for s in found["spans"]}
-    for mine, span in zip(found["spans"], verdict.unsupported, strict=True):
+    assert {"contradiction", "hallucinated"} <= {s["label"] for s in scan["spans"]}
+    for mine, span in zip(scan["spans"], verdict.unsupported, strict=True):
         assert mine["score"] == pytest.approx(span.probability, abs=1e-4)
-    assert ask(server, answer, asked[1], question=asked[0])["spans"] == found["spans"]
+    assert ask(server, answer, asked[1], question=asked[0])["spans"] == scan["spans"]
     supported = ask(server, "The bridge was built in 1884.", asked[1], threshold=0.0)
-    assert supported == {"spans": [], "model": found["model"]}
+    assert supported == {"spans": [], "model": scan["model"]}
 
 
 def test_a_cut_question_makes_the_scan_partial(doubting: Asked) -> None:
     answer = "It was built in 1884."
-    found = ask(doubting, answer, question="Which bridge was it? " * 200)
-    assert found["truncated_at"] == len(answer)
-    assert found["spans"]
+    scan = ask(doubting, answer, question="Which bridge was it? " * 200)
+    assert scan["truncated_at"] == len(answer)
+    assert scan["spans"]
 
 
 def test_a_text_is_cut_at_blank_lines() -> None:
@@ -127,10 +127,8 @@ def test_a_text_is_cut_at_blank_lines() -> None:
 def test_a_text_of_many_paragraphs_is_within_the_limit(serve: Serve) -> None:
     server = serve(ServerSettings(max_contexts=3), backend=EvenBackend(1e-6))
     assert ask(server, "Red.", "The ferry is red.\n\n" * 50)["spans"]
-    found = refusal(
-        server.post("/classify", {"inputs": "Red.", "parameters": {"context": ["a"] * 4}})
-    )
-    assert found[:2] == (422, "too_long")
+    body = {"inputs": "Red.", "parameters": {"context": ["a"] * 4}}
+    assert refusal(server.post("/classify", body))[:2] == (422, "too_long")
 
 
 def test_a_model_without_support_is_never_clean(serve: Serve) -> None:
@@ -138,6 +136,6 @@ def test_a_model_without_support_is_never_clean(serve: Serve) -> None:
     info = evaluator.bundle.info.model_copy(update={"thresholds": None})
     evaluator.bundle = dataclasses.replace(evaluator.bundle, info=info)
     body = {"inputs": "Red.", "parameters": {"context": "The ferry is red."}}
-    found = refusal(serve(evaluator=evaluator).post("/classify", body))
-    assert found[:2] == (500, "backend_failed")
-    assert "no support head" in found[2]
+    refused = refusal(serve(evaluator=evaluator).post("/classify", body))
+    assert refused[:2] == (500, "backend_failed")
+    assert "no support head" in refused[2]

@@ -155,7 +155,7 @@ async def test_a_canary_that_never_runs_is_a_fault(backend: EvenBackend) -> None
     class Deaf(Batcher):
         """A batcher whose thread took the work and is gone."""
 
-        async def evaluate(self, *given: Any, **more: Any) -> Any:
+        async def evaluate(self, *arguments: Any, **options: Any) -> Any:
             await asyncio.Event().wait()
 
     health = Health(canary_seconds=0.01, hung_seconds=0.1)

@@ -137,7 +137,7 @@ async def test_headers_beyond_the_limits_are_answered_431_without_a_body(
 
 
 @pytest.mark.parametrize(
-    ("request_bytes", "said"),
+    ("request_bytes", "phrase"),
     [
         (POST + b"Content-Length: 10001\r\n\r\n", "the body has 10001 bytes"),
         (CHUNKED + (b"2000\r\n" + b"x" * 8192 + b"\r\n") * 2, "the body has at least 16384"),
@@ -145,11 +145,11 @@ async def test_headers_beyond_the_limits_are_answered_431_without_a_body(
     ],
     ids=["claim", "bytes", "chunks"],
 )
-async def test_a_large_body_is_refused(request_bytes: bytes, said: str) -> None:
+async def test_a_large_body_is_refused(request_bytes: bytes, phrase: str) -> None:
     async with running() as (port, echo):
         received = await exchange(port, request_bytes)
         assert (status_of(received), error_of(received)["error_type"]) == (413, "too_large")
-        assert said in error_of(received)["error"]
+        assert phrase in error_of(received)["error"]
         assert b"connection: close" in received
         assert not echo.requests
 

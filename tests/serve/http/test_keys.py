@@ -126,9 +126,9 @@ def test_keys_are_compared_in_constant_time(file: Path, monkeypatch: pytest.Monk
     ring = KeyRing.read(file)
     compared: list[tuple[int, int]] = []
 
-    def compare(one: bytes, other: bytes) -> bool:
-        compared.append((len(one), len(other)))
-        return one == other
+    def compare(digest: bytes, known: bytes) -> bool:
+        compared.append((len(digest), len(known)))
+        return digest == known
 
     monkeypatch.setattr(hmac, "compare_digest", compare)
     assert ring.accepts("Bearer alpha-0123456789")  # the first fits, and the second is tried too

@@ -23,11 +23,11 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 def test_predictions_are_counted(embedded: Evaluator) -> None:
     metrics = Metrics()
-    found = embedded.evaluate("When?", ["It was built in 1884."], "In 1884.")
-    cut = dataclasses.replace(found, cut_question_tokens=3, faithfulness=0.95, relevance=None)
+    verdict = embedded.evaluate("When?", ["It was built in 1884."], "In 1884.")
+    cut = dataclasses.replace(verdict, cut_question_tokens=3, faithfulness=0.95, relevance=None)
     failed = FailedEvaluation("q", "backend_failed", "it broke")
     seconds = StageSeconds(tokenize=0.002, queue=0.03, infer=0.2, finish=0.0005)
-    metrics.evaluated(Predictions((found, cut, failed), seconds, 3))
+    metrics.evaluated(Predictions((verdict, cut, failed), seconds, 3))
     assert value(metrics, "trivet_cut_total") == 1
     assert value(metrics, "trivet_failed_examples_total", code="backend_failed") == 1
     assert value(metrics, "trivet_windows_per_request_sum") == 3
@@ -69,10 +69,10 @@ def test_the_queue_is_read_at_each_scrape() -> None:
 
 
 def test_two_apps_have_separate_metrics() -> None:
-    one, other = Metrics(), Metrics()
-    one.describe(version="1.2", bundle="mine", backend="onnxruntime", precision="int8")
-    one.rejected("windows")
-    assert value(other, "trivet_rejected_total", reason="windows") == 0
+    first, second = Metrics(), Metrics()
+    first.describe(version="1.2", bundle="mine", backend="onnxruntime", precision="int8")
+    first.rejected("windows")
+    assert value(second, "trivet_rejected_total", reason="windows") == 0
     facts = {"version": "1.2", "bundle": "mine", "backend": "onnxruntime", "precision": "int8"}
-    assert value(one, "trivet_build_info", **facts) == 1
-    assert b"trivet_build_info" not in other.page()
+    assert value(first, "trivet_build_info", **facts) == 1
+    assert b"trivet_build_info" not in second.page()

@@ -74,15 +74,14 @@ def test_grafana_reads_every_member_of_the_dashboard() -> None:
     assert lost(DASHBOARD, kept) == []
 
 
-def lost(given: Any, kept: Any, path: str = "") -> list[str]:
-    """Return the places whose values a reader did not keep."""
-    if isinstance(given, dict) and isinstance(kept, dict):
+def lost(original: Any, kept: Any, path: str = "") -> list[str]:
+    """Return the paths whose values a reader did not keep."""
+    if isinstance(original, list) and isinstance(kept, list) and len(original) == len(kept):
+        original, kept = dict(enumerate(original)), dict(enumerate(kept))
+    if isinstance(original, dict) and isinstance(kept, dict):
         return [
-            place
-            for name, value in given.items()
-            for place in lost(value, kept.get(name), f"{path}/{name}")
+            inner
+            for name, value in original.items()
+            for inner in lost(value, kept.get(name), f"{path}/{name}")
         ]
-    if isinstance(given, list) and isinstance(kept, list) and len(given) == len(kept):
-        pairs = enumerate(zip(given, kept, strict=True))
-        return [place for n, (one, other) in pairs for place in lost(one, other, f"{path}/{n}")]
-    return [] if given == kept else [path]
+    return [] if original == kept else [path]

@@ -23,9 +23,9 @@ def test_the_page_may_only_ask_its_own_server(server: Asked) -> None:
     policy = answer.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'") and policy.endswith("connect-src 'self'")
     assert answer.headers["cache-control"] == "no-store"
-    found = Page(answer.text)
-    assert not any("src" in attributes for _, attributes in found.tags)
-    labels = {attributes.get("for") for tag, attributes in found.tags if tag == "label"}
+    page = Page(answer.text)
+    assert not any("src" in attributes for _, attributes in page.tags)
+    labels = {attributes.get("for") for tag, attributes in page.tags if tag == "label"}
     assert labels == {"question", "contexts", "response"}
 
 

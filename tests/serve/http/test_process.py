@@ -125,28 +125,28 @@ def test_sigterm_finishes_what_was_accepted_and_leaves_nothing_behind() -> None:
         while ready.status_code == 200:  # the signal is on its way
             ready = httpx2.get(f"{server.url}/health/ready", timeout=PATIENCE)
         assert ready.status_code == 503
-        answers = [each.result() for each in work]
+        answers = [future.result() for future in work]
         assert [answer.status_code for answer in answers] == [200, 200, 200]
         assert all(answer.json()["windows"] > 3 for answer in answers)
-        code, said = server.wait()
+        code, log = server.wait()
         assert code == 0
         assert family in ([], None)
         port = int(server.url.rpartition(":")[2])
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
-    lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
     requests = [line for line in lines if line["message"] == "request"]
     assert {"route", "status", "ms", "request_id", "time", "level"} <= set(requests[0])
-    assert "bridge" not in said
+    assert "bridge" not in log
 
 
 def test_an_idle_server_ends_at_once_and_sigint_too() -> None:
     command = ("-m", "trivet", "serve", "--port", "0", "--log-format", "text")
     with served(*command) as server, httpx2.Client() as client:
         assert client.get(f"{server.url}/health/ready").status_code == 200  # and stays connected
-        code, said = server.end(signal.SIGINT)
+        code, log = server.end(signal.SIGINT)
     assert code == 0
-    assert "INFO draining: new work is refused, for at most 30 s" in said
+    assert "INFO draining: new work is refused, for at most 30 s" in log
 
 
 def test_a_second_signal_ends_it_whatever_is_in_flight() -> None:
@@ -158,7 +158,7 @@ def test_a_second_signal_ends_it_whatever_is_in_flight() -> None:
             time.sleep(0.01)
         code, _ = server.end(signal.SIGTERM)
         assert code == 128 + signal.SIGTERM
-        ends = [each.exception() for each in work]
+        ends = [future.exception() for future in work]
         assert any(isinstance(end, httpx2.TransportError) for end in ends)
 
 

@@ -35,17 +35,17 @@ def refused(raw: bytes, body: Any = EvaluateBody) -> tuple[str, str]:
 
 
 def test_one_and_many_are_distinguished() -> None:
-    one = parser(EvaluateBody)(json.dumps({**GOOD, "timeout_ms": 5, "id": "q"}).encode())
-    assert isinstance(one, EvaluateOne)
-    assert (one.timeout_ms, one.id, one.allow_empty_contexts) == (5.0, "q", False)
+    body = parser(EvaluateBody)(json.dumps({**GOOD, "timeout_ms": 5, "id": "q"}).encode())
+    assert isinstance(body, EvaluateOne)
+    assert (body.timeout_ms, body.id, body.allow_empty_contexts) == (5.0, "q", False)
     many = parser(EvaluateBody)(json.dumps({"examples": [GOOD, {**GOOD, "id": "r"}]}).encode())
     assert isinstance(many, EvaluateMany)
-    assert [each.example().id for each in many.examples] == [None, "r"]
+    assert [example.example().id for example in many.examples] == [None, "r"]
     assert many.examples[0].example().contexts == ("In 1884.",)
 
 
 @pytest.mark.parametrize(
-    ("raw", "error_type", "said"),
+    ("raw", "error_type", "phrase"),
     [
         (b"", "invalid_json", "EOF while parsing"),
         (b"{", "invalid_json", "line 1 column 1"),
@@ -63,14 +63,14 @@ def test_one_and_many_are_distinguished() -> None:
         (b"{}", "validation", "question: missing; contexts: missing; response"),
     ],
 )
-def test_other_than_a_json_object_is_refused(raw: bytes, error_type: str, said: str) -> None:
-    found, message = refused(raw)
-    assert found == error_type
-    assert said in message
+def test_other_than_a_json_object_is_refused(raw: bytes, error_type: str, phrase: str) -> None:
+    kind, message = refused(raw)
+    assert kind == error_type
+    assert phrase in message
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "phrase"),
     [
         ({"question": 5}, "question: must be a string"),
         ({"contexts": 7}, "contexts: must be a list"),
@@ -96,10 +96,10 @@ def test_other_than_a_json_object_is_refused(raw: bytes, error_type: str, said: 
         ({"examples": [GOOD]}, "body: unknown: question, contexts, response; known: examples"),
     ],
 )
-def test_a_wrong_field_is_named(change: dict[str, Any], said: str) -> None:
+def test_a_wrong_field_is_named(change: dict[str, Any], phrase: str) -> None:
     error_type, message = refused(json.dumps({**GOOD, **change}).encode())
     assert error_type == "validation"
-    assert said in message
+    assert phrase in message
 
 
 def test_a_wrong_example_is_named_by_its_number() -> None:
@@ -144,12 +144,7 @@ def test_a_million_faults_cost_little_more_than_the_body(raw: bytes) -> None:
 
 
 def test_messages_do_not_repeat_long_input() -> None:
-    secret = "secret " * 200
-    for change in (
-        {secret: 1},
-        {"contexts": [{secret: 1}]},
-        {"id": secret},
-        {"response": [secret]},
-    ):
+    text = "secret " * 200
+    for change in ({text: 1}, {"contexts": [{text: 1}]}, {"id": text}, {"response": [text]}):
         message = refused(json.dumps({**GOOD, **change}).encode())[1]
         assert message.count("secret") <= 6

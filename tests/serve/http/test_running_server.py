@@ -118,7 +118,6 @@ async def test_a_queue_that_requests_fill_meanwhile_does_not_end_the_start() -> 
 async def test_a_backend_that_fails_on_a_stored_example_is_refused(backend: EvenBackend) -> None:
     backend.error = BackendError("the backend is broken")
     message = r"cannot evaluate a stored example \(backend_failed\)"
-
     server = RunningServer(Evaluator(backend=backend), ServerSettings(port=0))
     with pytest.raises(BackendError, match=message):
         await server.start(bind("127.0.0.1", 0))
@@ -197,7 +196,7 @@ def test_connections_leave_files_for_the_process(
 ) -> None:
     limits = [(256, 256)]
     monkeypatch.setattr(resource, "getrlimit", lambda what: limits[-1])
-    monkeypatch.setattr(resource, "setrlimit", lambda what, given: limits.append(given))
+    monkeypatch.setattr(resource, "setrlimit", lambda what, limit: limits.append(limit))
     assert allowed_connections(100) == 100
     assert len(limits) == 1
     assert allowed_connections(512) == 256 - 64

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -17,8 +18,8 @@ PUBLIC = ("0.0.0.0", "::", "", "10.0.0.7", "localhost.example.org", "127.0.0.1.e
 
 
 def test_only_this_machines_own_addresses_are_loopback() -> None:
-    own = ("127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost")
-    assert [host for host in own + PUBLIC if is_loopback(host)] == list(own)
+    loopback = ("127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost")
+    assert [host for host in loopback + PUBLIC if is_loopback(host)] == list(loopback)
 
 
 def test_a_public_address_needs_keys_or_insecure() -> None:
@@ -29,7 +30,7 @@ def test_a_public_address_needs_keys_or_insecure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         ({"max_body_bytes": 0}, r"max_body_bytes \(0\) must be above 0"),
         ({"max_connections": -1}, r"max_connections \(-1\) must be above 0"),
@@ -41,9 +42,9 @@ def test_a_public_address_needs_keys_or_insecure() -> None:
         ({"tls_key": Path("a")}, r"--tls-key is given without --tls-cert; TLS needs both"),
     ],
 )
-def test_a_limit_that_cannot_work_is_refused_by_name(given: dict[str, Any], message: str) -> None:
+def test_a_limit_that_cannot_work_is_refused_by_name(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        ServerSettings(**given)
+        ServerSettings(**options)
 
 
 @pytest.mark.parametrize(
@@ -56,9 +57,8 @@ def test_a_limit_that_cannot_work_is_refused_by_name(given: dict[str, Any], mess
     ],
 )
 def test_an_origin_that_is_none_is_refused(origin: str) -> None:
-    with pytest.raises(
-        ConfigError, match=r"^--cors: .* is not a valid origin; .*https://app\.example"
-    ):
+    message = r"^--cors: .* is not a valid origin; .*https://app\.example"
+    with pytest.raises(ConfigError, match=message):
         ServerSettings(cors=["http://localhost:3000", origin])
 
 
@@ -78,27 +78,21 @@ def test_some_settings_may_be_0() -> None:
 def test_options_become_settings(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given: list[ServerSettings] = []
-
-    def refuse(load: object, settings: ServerSettings, *more: object) -> NoReturn:
-        given.append(settings)
-        raise ConfigError("that is enough")
-
+    refuse = Mock(side_effect=ConfigError("that is enough"))
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     monkeypatch.setattr(process, "run_server", refuse)
     numbers = "--port 0 --header-timeout 1.5 --timeout-ms 5 --max-contexts 7"
     others = "--keys k --insecure --no-access-log --log-format text"
     assert exit_code(monkeypatch, "serve", *numbers.split(), *others.split()) == 2
     assert capsys.readouterr().err == "trivet: that is enough\n"
-    assert given == [
-        ServerSettings(
-            port=0,
-            header_timeout_seconds=1.5,
-            default_timeout_ms=5.0,
-            max_contexts=7,
-            keys_file=Path("k"),
-            insecure=True,
-            access_log=False,
-            log_format="text",
-        )
-    ]
+    refuse.assert_called_once()
+    assert refuse.call_args.args[1] == ServerSettings(
+        port=0,
+        header_timeout_seconds=1.5,
+        default_timeout_ms=5.0,
+        max_contexts=7,
+        keys_file=Path("k"),
+        insecure=True,
+        access_log=False,
+        log_format="text",
+    )

@@ -25,11 +25,11 @@ def events_of(answer: httpx2.Response) -> list[tuple[str, Any]]:
     assert answer.headers["content-type"].partition(";")[0] == "text/event-stream"
     assert "content-length" not in answer.headers
     assert answer.text.endswith("\n\n")
-    found = []
+    events = []
     for block in answer.text[:-2].split("\n\n"):
         kind, data = block.split("\n")
-        found.append((kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
-    return found
+        events.append((kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return events
 
 
 def test_a_whole_answer_gives_its_sentences_and_the_verdict(
@@ -54,13 +54,13 @@ def test_a_whole_answer_gives_its_sentences_and_the_verdict(
 def test_parts_give_the_same_events_as_the_whole(server: Asked, windows: str) -> None:
     options = {"windows": windows, "verdict": False}
     whole = events_of(server.post("/v1/stream", {**BODY, **options}))
-    start, found = 0, []
+    start, streamed = 0, []
     for end in range(7, len(ANSWER) + 7, 7):
         part = {"response": ANSWER[:end], "start": start, "complete": end >= len(ANSWER)}
         *events, last = events_of(server.post("/v1/stream", {**BODY, **options, **part}))
-        found += events
+        streamed += events
         start = last[1]["start"]
-    assert [*found, ("end", {"start": start})] == whole
+    assert [*streamed, ("end", {"start": start})] == whole
 
 
 def test_text_without_a_whole_sentence_gives_no_event(server: Asked) -> None:

@@ -25,12 +25,12 @@ def ask(server: Asked, instructions: Any, state: Any = STATE, **more: Any) -> An
     """Return the probability of yes, or the message of the refusal."""
     question = {"type": "noul", "instructions": instructions, **more}
     answer = server.post(PATH, {"model": "x", "state": state, "questions": {"q 1": question}})
-    found = answer.json()
+    body = answer.json()
     if answer.status_code == 200:
-        return found["answers"]["q 1"]["noul"]
+        return body["answers"]["q 1"]["noul"]
     assert answer.status_code == 422
-    assert found["detail"] == [{"loc": ["body"], "msg": found["error"], "type": "validation"}]
-    return found["error"]
+    assert body["detail"] == [{"loc": ["body"], "msg": body["error"], "type": "validation"}]
+    return body["error"]
 
 
 @pytest.mark.parametrize(
@@ -56,12 +56,12 @@ def ask(server: Asked, instructions: Any, state: Any = STATE, **more: Any) -> An
 def test_a_question_names_one_field_or_is_refused(
     server: Asked, embedded: Evaluator, instructions: Any, criteria: Any, field: str, holds: bool
 ) -> None:
-    found = ask(server, instructions, criteria=criteria)
+    reply = ask(server, instructions, criteria=criteria)
     if not field:
-        assert "name one of groundedness" in found
+        assert "name one of groundedness" in reply
         return
     value = float(getattr(embedded.evaluate(**STATE), field))
-    assert found == pytest.approx(value if holds else 1 - value, abs=1e-4)
+    assert reply == pytest.approx(value if holds else 1 - value, abs=1e-4)
 
 
 def test_other_types_and_open_values_are_refused(server: Asked) -> None:

@@ -60,7 +60,7 @@ def test_contexts_may_be_objects_with_ids(server: Asked, embedded: Evaluator) ->
     answer = server.post("/v1/evaluate", {**EXAMPLE, "contexts": objects}).json()
     assert answer.pop("context_ids") == ["d1", None, "F"]
     assert answer == verdict_of(embedded, contexts=objects)
-    names = [(each["id"], each["title"]) for each in answer["contexts"]]
+    names = [(context["id"], context["title"]) for context in answer["contexts"]]
     assert names == [("d1", None), (None, None), (None, "F")]
 
 
@@ -82,8 +82,8 @@ def test_the_answers_of_a_conversation_are_evaluated(server: Asked, embedded: Ev
     assert (first["id"], first["error"]["code"]) == ("c7-messages[1]", "empty_contexts")
     assert second["id"] == "c7-messages[4]"
     assert second["faithfulness"] == pytest.approx(answer["faithfulness"], abs=1e-4)
-    given = {**asked, "contexts": [{"text": "Iron.", "id": "d1"}]}
-    assert server.post("/v1/evaluate", given).json()["context_ids"] == ["d1"]
+    body = {**asked, "contexts": [{"text": "Iron.", "id": "d1"}]}
+    assert server.post("/v1/evaluate", body).json()["context_ids"] == ["d1"]
 
 
 def test_without_a_response_only_relevance_is_evaluated(server: Asked, embedded: Evaluator) -> None:
@@ -149,13 +149,13 @@ def test_server_timing_lists_the_stages(server: Asked) -> None:
 
 
 def test_info_describes_model_backend_and_limits(server: Asked, embedded: Evaluator) -> None:
-    info, own = server.get("/v1/info").json(), embedded.bundle.info
+    info, bundle = server.get("/v1/info").json(), embedded.bundle.info
     assert info["version"] == trivet.__version__
-    assert info["bundle"]["name"] == own.name
-    assert info["bundle"]["window"]["size"] == own.window.size
-    assert own.thresholds is not None
-    assert info["bundle"]["thresholds"] == dataclasses.asdict(own.thresholds)
-    assert info["bundle"]["calibration"]["split"] == own.calibration.split
+    assert info["bundle"]["name"] == bundle.name
+    assert info["bundle"]["window"]["size"] == bundle.window.size
+    assert bundle.thresholds is not None
+    assert info["bundle"]["thresholds"] == dataclasses.asdict(bundle.thresholds)
+    assert info["bundle"]["calibration"]["split"] == bundle.calibration.split
     assert info["backend"] == {"name": embedded.backend_name, "precision": embedded.precision}
     limits = info["limits"]
     assert limits["default_timeout_ms"] == server.settings.max_timeout_ms
@@ -175,18 +175,18 @@ def test_limits_are_those_of_the_settings(serve: Serve) -> None:
         ({**EXAMPLE, "timeout_ms": 501}, "validation", "timeout_ms: 501 is more than"),
         ({**EXAMPLE, "response": "b" * 1000}, "too_large", "more than max_body_bytes=1000"),
     ]
-    for body, error_type, said in cases:
-        found = refusal(server.post("/v1/evaluate", body))
-        assert found[:2] == (413 if error_type == "too_large" else 422, error_type), found
-        assert said in found[2]
+    for body, error_type, phrase in cases:
+        refused = refusal(server.post("/v1/evaluate", body))
+        assert refused[:2] == (413 if error_type == "too_large" else 422, error_type), refused
+        assert phrase in refused[2]
     assert server.post("/v1/evaluate", {**EXAMPLE, "timeout_ms": 500}).status_code == 200
     assert server.metric('trivet_failed_examples_total{code="too_long"}') == 3
 
 
 def test_too_many_examples_are_not_built(server: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ExampleBody, "example", lambda body: pytest.fail("one was made"))
-    found = refusal(server.post("/v1/evaluate", {"examples": [EXAMPLE] * 65}))
-    assert found[:2] == (422, "too_long")
+    body = {"examples": [EXAMPLE] * 65}
+    assert refusal(server.post("/v1/evaluate", body))[:2] == (422, "too_long")
 
 
 def test_too_many_contexts_are_refused_unread(server: Asked) -> None:
