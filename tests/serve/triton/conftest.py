@@ -134,8 +134,8 @@ class FakeTriton:
         if name not in self.models:
             return InferenceResponse([], TritonError(f"Model '{name}' is not ready."))
         config = self.configs[name]
-        needed = {each.name for each in config.input if not each.optional}
-        assert needed <= tensors.keys() <= {each.name for each in config.input}
+        needed = {info.name for info in config.input if not info.optional}
+        assert needed <= tensors.keys() <= {info.name for info in config.input}
         self._check(config.input, tensors)
         if "input_ids" in tensors:
             self.asked.append(tensors["input_ids"].shape)
@@ -143,9 +143,9 @@ class FakeTriton:
         (response,) = asyncio.run(answer) if inspect.iscoroutine(answer) else answer
         assert isinstance(response, InferenceResponse)
         if not response.has_error():
-            found = {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
-            assert found.keys() == {each.name for each in config.output}
-            self._check(config.output, found)
+            outputs = {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
+            assert outputs.keys() == {info.name for info in config.output}
+            self._check(config.output, outputs)
         return response
 
     def _check(self, infos: Any, tensors: Mapping[str, Any]) -> None:
@@ -181,20 +181,20 @@ def backend_utils() -> Iterator[types.ModuleType]:
         ) -> None:
             assert isinstance(preferred_memory, PreferredMemory)
             self._model, self._outputs = model_name, list(requested_output_names)
-            self._inputs = {each.name(): each.as_numpy() for each in inputs}
+            self._inputs = {tensor.name(): tensor.as_numpy() for tensor in inputs}
 
         def exec(self) -> InferenceResponse:
             response: InferenceResponse = module.server.infer(self._model, self._inputs)
             if response.has_error():
                 return response
-            by_name = {each.name(): each for each in response.output_tensors()}
+            by_name = {tensor.name(): tensor for tensor in response.output_tensors()}
             return InferenceResponse([by_name[name] for name in self._outputs])
 
         async def async_exec(self) -> InferenceResponse:
             return await asyncio.to_thread(self.exec)
 
     def by_name(tensors: Sequence[Tensor], name: str) -> Tensor | None:
-        return next((each for each in tensors if each.name() == name), None)
+        return next((tensor for tensor in tensors if tensor.name() == name), None)
 
     module.Tensor, module.TritonError, module.PreferredMemory = Tensor, TritonError, PreferredMemory
     module.InferenceRequest, module.InferenceResponse = InferenceRequest, InferenceResponse

@@ -67,8 +67,8 @@ def parameters(config: Any) -> dict[str, str]:
 
 @given(st.text(st.characters(codec="ascii"), max_size=40), st.text("ab\"\\\n'{}#<&", max_size=200))
 def test_any_text_comes_back(name: str, digest: str) -> None:
-    found = parameters(read(judge_config("python-onnx", name, NAMES, digest)))
-    assert (found["graph"], found["bundle_sha256"]) == (name, digest)
+    values = parameters(read(judge_config("python-onnx", name, NAMES, digest)))
+    assert (values["graph"], values["bundle_sha256"]) == (name, digest)
     assert read(onnxruntime_config(WINDOW, name, NAMES, 1)).default_model_filename == name
 
 
@@ -87,7 +87,7 @@ def test_the_encoder_takes_windows_and_gives_outputs(kind: EncoderKind) -> None:
         for info in INPUTS:
             shown = sample.inputs[info.name]
             assert (shown.data_type, shown.zero_data) == (TYPES[info.dtype], True)
-        sizes = sizes_of({name: tuple(each.dims) for name, each in sample.inputs.items()})
+        sizes = sizes_of({name: tuple(tensor.dims) for name, tensor in sample.inputs.items()})
         assert min(sizes) > 0 and sizes.L <= WINDOW
 
 
@@ -120,22 +120,22 @@ def test_texts_go_in_and_a_verdict_comes_out() -> None:
     assert not config.dynamic_batching.preferred_batch_size
     (group,) = config.instance_group
     assert group.kind == schema.ModelInstanceGroup.KIND_CPU
-    found = parameters(config)
-    assert found["encoder_inputs"].split(",") == list(WITHOUT_SEGMENTS)
-    assert found["FORCE_CPU_ONLY_INPUT_TENSORS"] == "yes"
-    assert (found["encoder_model"], found["encoder_kind"]) == ("encoder", "python-onnx")
-    assert (found["graph"], found["bundle_sha256"]) == ("model.onnx", "2" * 64)
+    values = parameters(config)
+    assert values["encoder_inputs"].split(",") == list(WITHOUT_SEGMENTS)
+    assert values["FORCE_CPU_ONLY_INPUT_TENSORS"] == "yes"
+    assert (values["encoder_model"], values["encoder_kind"]) == ("encoder", "python-onnx")
+    assert (values["graph"], values["bundle_sha256"]) == ("model.onnx", "2" * 64)
 
 
 def test_the_encoders_have_their_files_threads_and_bundle() -> None:
     config = encoder("onnxruntime")
     assert (config.backend, config.default_model_filename) == ("onnxruntime", "model.onnx")
-    found = parameters(config)
-    assert (found["intra_op_thread_count"], found["inter_op_thread_count"]) == ("3", "1")
+    threads = {"intra_op_thread_count": "3", "inter_op_thread_count": "1"}
+    assert threads.items() <= parameters(config).items()
     config = encoder("python-onnx")
     assert config.backend == "python"
-    found = parameters(config)
-    assert (found["precision"], found["threads"], found["bundle_sha256"]) == ("int8", "0", "2" * 64)
+    expected = {"precision": "int8", "threads": "0", "bundle_sha256": "2" * 64}
+    assert expected.items() <= parameters(config).items()
 
 
 def test_tensorrt_has_every_profile_and_a_warm_up_for_each() -> None:
@@ -149,28 +149,28 @@ def test_tensorrt_has_every_profile_and_a_warm_up_for_each() -> None:
     assert list(group.profile) == [str(number) for number in range(len(ENGINE.profiles))]
     assert parameters(config) == {"execution_context_allocation_strategy": "ON_PROFILE_CHANGE"}
     for number, sample in enumerate(config.model_warmup):
-        sizes = sizes_of({name: tuple(each.dims) for name, each in sample.inputs.items()})
+        sizes = sizes_of({name: tuple(tensor.dims) for name, tensor in sample.inputs.items()})
         assert choose_profile(ENGINE.profiles, sizes) == number
     assert len(config.model_warmup) == len(ENGINE.profiles)
     cuda = config.optimization.cuda
     assert cuda.graphs and cuda.output_copy_stream
     recorded = [
-        sizes_of({name: tuple(each.dim) for name, each in spec.input.items()})
+        sizes_of({name: tuple(tensor.dim) for name, tensor in spec.input.items()})
         for spec in cuda.graph_spec
     ]
     # One and two windows of 64, 128 and 192 positions.
-    assert [(each.N, each.L) for each in recorded] == [
+    assert [(call.N, call.L) for call in recorded] == [
         (n, length) for length in (64, 128, 192) for n in (1, 2)
     ]
     assert recorded == replayed(ENGINE.profiles)
 
 
-def sizes_of(found: dict[str, tuple[int, ...]]) -> Sizes:
+def sizes_of(dims: dict[str, tuple[int, ...]]) -> Sizes:
     letters: dict[str, int] = {}
     for info in INPUTS:
-        letters |= dict(zip(info.dims, found[info.name], strict=True))
+        letters |= dict(zip(info.dims, dims[info.name], strict=True))
     sizes = Sizes(**{letter: letters[letter] for letter in Sizes._fields})
-    assert {info.name: shapes(sizes)[info.name] for info in INPUTS} == found
+    assert {info.name: shapes(sizes)[info.name] for info in INPUTS} == dims
     return sizes
 
 

@@ -55,10 +55,10 @@ def test_a_call_is_padded_to_a_profile_and_answers_as_without(calls: Any, sizes:
     assert (encoder.positions, encoder.step, encoder.max_windows) == (1024, 64, 4)
     vocab = load_tokenizer(read_bundle(EMBEDDED_BUNDLE)).vocab_size
     windows = make_windows(sizes, vocab, seed=1)
-    found, wanted = encoder.run(windows), real(windows)
+    padded, wanted = encoder.run(windows), real(windows)
     for name in wanted.present():
         # int8 finds its range over all of a call, padding included.
-        np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), atol=0.02)
+        np.testing.assert_allclose(getattr(padded, name), getattr(wanted, name), atol=0.02)
     (shape,) = asked
     small = sizes.N <= 2 and sizes.S == 1
     assert (shape in replayed(PROFILES)) == small

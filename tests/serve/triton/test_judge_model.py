@@ -41,9 +41,9 @@ def tensors(example: RagExample, options: dict[str, Any] | None = None) -> dict[
         "contexts": example.contexts,
         "response": [example.response],
     }
-    said = {"id": example.id} if options is None else options
-    if said != {"id": None}:
-        texts["options_json"] = [json.dumps(said)]
+    sent = {"id": example.id} if options is None else options
+    if sent != {"id": None}:
+        texts["options_json"] = [json.dumps(sent)]
     return {name: as_bytes(text) for name, text in texts.items()}
 
 
@@ -64,11 +64,12 @@ def test_verdicts_are_those_of_the_evaluator(
     examples = (*rag_examples, LONG)
     for example, verdict in zip(examples, embedded.evaluate_many(examples), strict=True):
         assert isinstance(verdict, Evaluation)
-        found = answer(server.infer("trivet", tensors(example)))
-        assert json.loads(found["verdict"][0]) == approximately(json.loads(verdict.to_json()), 1e-5)
+        outputs = answer(server.infer("trivet", tensors(example)))
+        wanted = approximately(json.loads(verdict.to_json()), 1e-5)
+        assert json.loads(outputs["verdict"][0]) == wanted
         for name in SCORES:
             score = getattr(verdict, name)
-            assert found[name].tolist() == [pytest.approx(-1.0 if score is None else score)]
+            assert outputs[name].tolist() == [pytest.approx(-1.0 if score is None else score)]
 
 
 def test_calls_of_a_request_run_at_once(serve: Any, repository: Path, embedded: Evaluator) -> None:
@@ -77,7 +78,6 @@ def test_calls_of_a_request_run_at_once(serve: Any, repository: Path, embedded: 
     real = encoder.backend.run
     (whole,) = embedded.evaluate_many([LONG])
     assert isinstance(whole, Evaluation) and whole.windows >= 4
-
     running: list[Any] = []
     at_once: list[int] = []
 
@@ -91,14 +91,14 @@ def test_calls_of_a_request_run_at_once(serve: Any, repository: Path, embedded: 
         return answer
 
     encoder.backend.run = run
-    found = json.loads(answer(server.infer("trivet", tensors(LONG)))["verdict"][0])
-    assert found["windows"] == whole.windows
+    verdict = json.loads(answer(server.infer("trivet", tensors(LONG)))["verdict"][0])
+    assert verdict["windows"] == whole.windows
     assert sum(shape[0] for shape in server.asked) == whole.windows
     assert (running, max(at_once)) == ([], 2)
     # Full calls give the same verdict.
     full = serve(repository)
     again = json.loads(answer(full.infer("trivet", tensors(LONG)))["verdict"][0])
-    assert again["faithfulness"] == pytest.approx(found["faithfulness"], abs=0.02)
+    assert again["faithfulness"] == pytest.approx(verdict["faithfulness"], abs=0.02)
     positions = embedded.limits.positions
     assert all(shape[0] * shape[1] <= positions for shape in full.asked)
 
@@ -135,18 +135,18 @@ def test_a_bad_request_is_the_clients_error(
     serve: Any, repository: Path, example: RagExample, options: Any, message: str
 ) -> None:
     server = serve(repository)
-    code, found = error(server.infer("trivet", tensors(example, options)))
-    assert (code, found[: len(message)]) == (3, message)
+    code, reply = error(server.infer("trivet", tensors(example, options)))
+    assert (code, reply[: len(message)]) == (3, message)
     assert len(server.asked) <= 1  # the self-test
 
 
 def test_empty_contexts_are_an_option(serve: Any, repository: Path) -> None:
     server = serve(repository)
-    given = tensors(RagExample("q", (), "It is old."), {"allow_empty_contexts": True})
-    found = answer(server.infer("trivet", given))
-    assert 0 <= found["faithfulness"][0] <= 1
-    assert [found[name][0] for name in SCORES[1:]] == [-1.0, -1.0, -1.0]
-    assert json.loads(found["verdict"][0])["relevance"] is None
+    inputs = tensors(RagExample("q", (), "It is old."), {"allow_empty_contexts": True})
+    outputs = answer(server.infer("trivet", inputs))
+    assert 0 <= outputs["faithfulness"][0] <= 1
+    assert [outputs[name][0] for name in SCORES[1:]] == [-1.0, -1.0, -1.0]
+    assert json.loads(outputs["verdict"][0])["relevance"] is None
 
 
 def test_a_missing_encoder_is_unavailable(serve: Any, repository: Path) -> None:

@@ -50,15 +50,15 @@ def test_the_python_backend_gets_every_input(tmp_path: Path) -> None:
     """Its config lists them all, whatever the graph behind it reads."""
     source, graph = tmp_path / "source", onnx.load(EMBEDDED_BUNDLE / INT8_NAME)
     shutil.copytree(EMBEDDED_BUNDLE, source)
-    graph.graph.input.remove(next(one for one in graph.graph.input if one.name == "segment_ids"))
+    graph.graph.input.remove(next(info for info in graph.graph.input if info.name == "segment_ids"))
     zeros = onnx.helper.make_node("Sub", ["attention_mask"] * 2, ["segment_ids"])
     graph.graph.node.insert(0, zeros)
     onnx.save(graph, tmp_path / "graph.onnx")
     backend = OnnxRuntimeBackend(tmp_path / "graph.onnx", 1)
     assert "segment_ids" not in backend.inputs
-    given = read_self_test(source / SELF_TEST_NAME).arrays()
-    answer = backend.run(Windows(**given)).present()
-    test = SelfTest.record(given, {INT8_NAME: ("int8", answer)})
+    windows = read_self_test(source / SELF_TEST_NAME).arrays()
+    answer = backend.run(Windows(**windows)).present()
+    test = SelfTest.record(windows, {INT8_NAME: ("int8", answer)})
     add_files(source, {INT8_NAME: tmp_path / "graph.onnx", SELF_TEST_NAME: test.to_json().encode()})
     for kind, asked in (("python-onnx", True), ("onnxruntime", False)):
         out = tmp_path / kind

@@ -177,8 +177,8 @@ def texts_of(example: RagExample) -> dict[str, list[str]]:
 
 def as_json(texts: dict[str, list[str]]) -> bytes:
     inputs = [
-        {"name": name, "shape": [len(each)], "datatype": "BYTES", "data": each}
-        for name, each in texts.items()
+        {"name": name, "shape": [len(values)], "datatype": "BYTES", "data": values}
+        for name, values in texts.items()
     ]
     return json.dumps({"inputs": inputs}).encode()
 
@@ -191,9 +191,9 @@ def over_http(server: Running, example: RagExample) -> dict[str, Any]:
 
 def grpc_inputs(texts: dict[str, list[str]]) -> list[Any]:
     inputs = []
-    for name, each in texts.items():
-        tensor = triton_grpc.InferInput(name, [len(each)], "BYTES")
-        tensor.set_data_from_numpy(as_bytes(each))
+    for name, values in texts.items():
+        tensor = triton_grpc.InferInput(name, [len(values)], "BYTES")
+        tensor.set_data_from_numpy(as_bytes(values))
         inputs.append(tensor)
     return inputs
 
@@ -203,12 +203,12 @@ def over_grpc(client: Any, example: RagExample) -> dict[str, Any]:
     return {name: result.as_numpy(name)[0] for name in (*SCORES, "verdict")}
 
 
-def check(found: dict[str, Any], verdict: Evaluation) -> None:
+def check(outputs: dict[str, Any], verdict: Evaluation) -> None:
     wanted = json.loads(verdict.to_json())
-    assert json.loads(found["verdict"]) == approximately(wanted, 1e-3)
+    assert json.loads(outputs["verdict"]) == approximately(wanted, 1e-3)
     for name in SCORES:
         score = wanted[name]
-        assert found[name] == pytest.approx(-1.0 if score is None else score, abs=1e-3)
+        assert outputs[name] == pytest.approx(-1.0 if score is None else score, abs=1e-3)
 
 
 def test_verdicts_are_the_same_in_process_over_http_and_over_grpc(
@@ -220,8 +220,8 @@ def test_verdicts_are_the_same_in_process_over_http_and_over_grpc(
             assert isinstance(verdict, Evaluation)
             check(over_grpc(client, example), verdict)
             with ThreadPoolExecutor(5) as pool:  # many clients at a time
-                for found in pool.map(over_http, [server] * 5, [example] * 5):
-                    check(found, verdict)
+                for outputs in pool.map(over_http, [server] * 5, [example] * 5):
+                    check(outputs, verdict)
 
 
 def test_a_request_that_waits_too_long_is_refused(server: Running) -> None:
