@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from trivet.backends.backend import Backend, workers_of
-from trivet.backends.loading import load_backend, load_tokenizer
+from trivet.backends.opening import load_backend, load_tokenizer
 from trivet.bundle.bundle import Bundle, read_bundle
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows

@@ -33,7 +33,7 @@ from benchmarks.server_clients import (
 )
 from benchmarks.server_process import ServerProcess, server_parser, serving
 from benchmarks.timing import in_a_process
-from trivet.backends.loading import load_backend
+from trivet.backends.opening import load_backend
 from trivet.bundle.bundle import read_bundle
 from trivet.evaluation.evaluator import Evaluator
 from trivet.settings import BackendName

@@ -20,9 +20,9 @@ from typing import Any
 from benchmarks.backends import BareBackend, recorded_calls
 from benchmarks.report import Table, parser, publish, spread
 from benchmarks.timing import Contender, Run, race, timed
-from trivet.backends.loading import load_backend
+from trivet.backends.opening import load_backend
 from trivet.batch.run import ResumePolicy, evaluate_to_file, evaluate_to_stream
-from trivet.batch.settings import RunSettings
+from trivet.batch.run_settings import RunSettings
 from trivet.bundle.bundle import read_bundle
 from trivet.evaluation.evaluator import Evaluator
 from trivet.logs.log import Log

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
     import transformers
 
-    from trivet.bundle.schema import BundleInfo
+    from trivet.bundle.info import BundleInfo
     from trivet.evaluation.evaluator import Evaluator
 
 Model = TypeVar("Model", bound="torch.nn.Module")
@@ -364,22 +364,21 @@ def labelled_examples(rag_example: RagExample) -> tuple[LabelledExample, ...]:
 
 def bundle_info(model_type: str = "bert", **changes: Any) -> BundleInfo:
     """Return the description of a tiny bundle with windows of 48 tokens, with some changes."""
-    from trivet.bundle import schema
 
     described: dict[str, Any] = {
         "package_version": "0",
         "name": "tiny",
-        "encoder": schema.EncoderInfo(
+        "encoder": info.EncoderInfo(
             model_type=model_type, hidden_size=16, layers=2, source="a formula", licence="none"
         ),
         "window": WindowSettings(size=48),
         "faithfulness": "weakest_sentence",
         "heads": ("support", "relevance", "utilization"),
-        "thresholds": schema.Thresholds(sentence=0.5, span=0.5),
-        "special_tokens": schema.SpecialTokenIds(cls=2, sep=3, pad=0),
-        "training": schema.TrainingInfo(command="none", date="2020-01-01", data=()),
+        "thresholds": info.Thresholds(sentence=0.5, span=0.5),
+        "special_tokens": info.SpecialTokenIds(cls=2, sep=3, pad=0),
+        "training": info.TrainingInfo(command="none", date="2020-01-01", data=()),
     }
-    return schema.BundleInfo(**(described | changes))
+    return info.BundleInfo(**(described | changes))
 
 
 @pytest.fixture(scope="session")

@@ -18,8 +18,8 @@ from tests.once import once
 from trivet.backends.backend import Backend, LoadedBackend
 from trivet.bundle.backend_info import Method, OpenVinoCandidate, OpenVinoInfo
 from trivet.bundle.bundle import write_bundle
-from trivet.bundle.schema import BundleInfo, GraphInfo, SpecialTokenIds, Thresholds
-from trivet.bundle.schema import outputs_of as outputs_with
+from trivet.bundle.info import BundleInfo, GraphInfo, SpecialTokenIds, Thresholds
+from trivet.bundle.info import outputs_of as outputs_with
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows
 from trivet.errors import BackendError

@@ -18,9 +18,9 @@ from tests.conftest import bundle_info
 from tests.judges import FormulaBackend
 from tests.serve.http.conftest import EXAMPLE, Asked, EvenBackend
 from trivet.backends.backend import LoadedBackend
-from trivet.backends.loading import load_backend
+from trivet.backends.opening import load_backend
 from trivet.bundle.bundle import write_bundle
-from trivet.bundle.schema import GraphInfo
+from trivet.bundle.info import GraphInfo
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import BackendError, DivergedError
 from trivet.evaluation import evaluator
@@ -28,7 +28,7 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.window_queue import Overloaded
 from trivet.serve.http.batcher import Draining
 from trivet.serve.http.keys import KeyRing
-from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.server_settings import ServerSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -21,11 +21,11 @@ from tests.graphs import (
     shared_graphs,
     write_tiny,
 )
-from trivet.backends.loading import find_graphs
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.backends.opening import find_graphs
 from trivet.backends.profiles import Sizes, make_windows
 from trivet.bundle.bundle import read_bundle
-from trivet.bundle.schema import INPUTS, OUTPUTS
+from trivet.bundle.info import INPUTS, OUTPUTS
 from trivet.bundle.self_test import read_self_test
 from trivet.bundle.weights import load_rag_model
 from trivet.data.windows import Windows

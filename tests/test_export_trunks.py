@@ -12,11 +12,11 @@ import torch
 import transformers
 
 from tests.graphs import model_of, shared_graphs, write_tiny
-from trivet.backends.loading import load_backend
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.backends.opening import load_backend
 from trivet.backends.profiles import Sizes, make_windows
 from trivet.bundle.bundle import read_bundle
-from trivet.bundle.schema import CalibrationInfo, PlattInfo
+from trivet.bundle.info import CalibrationInfo, PlattInfo
 from trivet.data.windows import WindowSettings
 from trivet.export import export_onnx
 from trivet.exporting.parity import FP32_TOLERANCE

@@ -18,7 +18,7 @@ from tests.command_line import exit_code
 from tests.judges import outputs_of
 from trivet.backends.backend import LoadedBackend
 from trivet.bundle.bundle import TEXTS_NAME, add_files, write_bundle
-from trivet.bundle.schema import BundleInfo, GraphInfo, Thresholds
+from trivet.bundle.info import BundleInfo, GraphInfo, Thresholds
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows
 from trivet.evaluation import evaluator

@@ -20,7 +20,7 @@ from tests.serve.http.conftest import EXAMPLE, refusal
 from trivet.__main__ import app
 from trivet.batch.output import Output
 from trivet.commands import shared
-from trivet.serve.http.errors import STATUSES
+from trivet.serve.http.request_errors import STATUSES
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 

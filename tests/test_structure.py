@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -43,7 +44,7 @@ LIGHT = (
     "trivet.labelled.plain_labels",
     "trivet.measures.metrics",
     "trivet.measures.label_check",
-    "trivet.report.label_check",
+    "trivet.report.check_tables",
     "trivet.thresholds.apply",
     "trivet.thresholds.fit",
     "trivet.model.aggregate",
@@ -86,6 +87,17 @@ def test_imports_keep_to_the_layers() -> None:
     script += "sys.exit(lint_imports('pyproject.toml', no_cache=True))"
     result = run(sys.executable, "-c", script)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+
+def test_the_names_of_files_and_of_classes_are_used_once() -> None:
+    files = [file for file in PACKAGE.rglob("*.py") if not file.stem.startswith("__")]
+    names = [file.stem for file in files]
+    for file in files:
+        nodes = ast.parse(file.read_text(encoding="utf-8")).body
+        names += [node.name for node in nodes if isinstance(node, ast.ClassDef)]
+    repeated = {name for name, count in Counter(names).items() if count > 1}
+    assert repeated == {"TritonPythonModel"}  # Triton looks for this name in each model
 
 
 def test_the_page_of_the_architecture_has_the_layers() -> None:

@@ -18,7 +18,7 @@ from trivet.commands.annotate import annotate
 from trivet.commands.bundles import import_, info, publish
 from trivet.commands.command import Command, Group
 from trivet.commands.evaluate import evaluate
-from trivet.commands.export import export
+from trivet.commands.exporting import export
 from trivet.commands.measuring import calibrate, test
 from trivet.commands.serving import mcp, serve
 from trivet.commands.shared import REFUSED, SOME_FAILED, USAGE

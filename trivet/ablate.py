@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trivet.ablation.grid import Grid, Run
-from trivet.ablation.run import Rows, finish, state_of
-from trivet.ablation.scores import load_rows
+from trivet.ablation.grid_run import Rows, finish, state_of
+from trivet.ablation.score_rows import load_rows
 from trivet.errors import ConfigError
 from trivet.labelled.sources import load_source
 from trivet.training.training_rows import load_training_rows

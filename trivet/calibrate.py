@@ -18,7 +18,7 @@ import torch
 from trivet.backends.device import find_gpu
 from trivet.backends.torch import check_gpu
 from trivet.bundle.bundle import TEXTS_NAME, TOKENIZER_NAME, check_folder, read_bundle, write_bundle
-from trivet.bundle.schema import BundleInfo, CalibrationInfo, CompletenessInfo
+from trivet.bundle.info import BundleInfo, CalibrationInfo, CompletenessInfo
 from trivet.bundle.weights import load_rag_model
 from trivet.data.tokenization import BoolArray, SegmentTokenizer
 from trivet.errors import BundleError, DataError

@@ -289,7 +289,7 @@ class Client(_Connection["AnswerStream"]):
         async def pause(seconds: float) -> bool:
             return self._closed.wait(seconds)
 
-        self._send, self._pause, self._stream = send, pause, AnswerStream
+        self._send, self._pause, self._stream = send, pause, ClientStream
 
     evaluate = _blocking(AsyncClient.evaluate)
     info = _blocking(AsyncClient.info)
@@ -389,7 +389,7 @@ class AsyncAnswerStream(_Stream):
     afeed, aflush, aclose = _Stream._feed, _Stream._flush, _Stream._close
 
 
-class AnswerStream(_Stream):
+class ClientStream(_Stream):
     """``AsyncAnswerStream`` without an event loop; made by ``Client.stream``."""
 
     feed, flush = _blocking(_Stream._feed), _blocking(_Stream._flush)

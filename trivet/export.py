@@ -46,7 +46,7 @@ from trivet.bundle.bundle import (
     read_bundle,
     write_bundle,
 )
-from trivet.bundle.schema import GraphInfo
+from trivet.bundle.info import GraphInfo
 from trivet.bundle.self_test import SelfTest
 from trivet.bundle.weights import load_rag_model
 from trivet.data.windows import Windows

@@ -19,7 +19,7 @@ from transformers import AutoConfig, AutoModelForTokenClassification, AutoTokeni
 import trivet
 from trivet.bundle.bundle import check_folder, write_bundle
 from trivet.bundle.checkpoint import find_checkpoint, load_checkpoint
-from trivet.bundle.schema import (
+from trivet.bundle.info import (
     LABELS,
     BundleInfo,
     EncoderInfo,

@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from trivet.bundle.bundle import read_bundle
-from trivet.bundle.schema import TrainingInfo
+from trivet.bundle.info import TrainingInfo
 from trivet.configs.loading import dump_config
 from trivet.configs.schema import TrainConfig
 from trivet.data.tokenization import SegmentTokenizer
@@ -44,7 +44,7 @@ from trivet.training.checkpoints import (
 from trivet.training.initialization import initial_model, window_layout
 from trivet.training.lightning_module import RagTraining, trained_heads
 from trivet.training.memory import keep_freed_memory, refuse_too_many_windows
-from trivet.training.progress import BarProgress, make_loggers, progress_callback
+from trivet.training.run_progress import BarProgress, make_loggers, progress_callback
 from trivet.training.teacher import Teacher, load_teacher
 from trivet.training.trained_bundle import (
     choose_on_dev,

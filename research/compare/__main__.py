@@ -18,7 +18,7 @@ from trivet.batch.progress import show_line
 from trivet.errors import ConfigError, DataError
 from trivet.labelled.sources import choose_rows, load_source
 from trivet.llm.chat import Budget, LlmError, Price
-from trivet.llm.client import ChatClient
+from trivet.llm.chat_client import ChatClient
 from trivet.measures.figures import to_json, to_markdown
 
 

@@ -24,7 +24,7 @@ from trivet.llm.chat import ChatAnswer, ChatRequest, LlmError
 from trivet.records import RagExample
 
 if TYPE_CHECKING:
-    from trivet.llm.client import ChatClient
+    from trivet.llm.chat_client import ChatClient
 
 _FOLDER = Path(__file__).with_name("templates")
 

@@ -19,7 +19,7 @@ from tests.training.conftest import PAIRS, row
 from trivet import ablate as ablate_module
 from trivet.ablate import ablate
 from trivet.ablation.grid import Grid, Run, read_grid
-from trivet.ablation.run import (
+from trivet.ablation.grid_run import (
     BEGUN,
     DONE,
     VERDICTS,
@@ -29,8 +29,8 @@ from trivet.ablation.run import (
     read_done,
     state_of,
 )
+from trivet.ablation.judged_rows import JudgedRow, read_rows, write_rows
 from trivet.ablation.table import tabulate
-from trivet.ablation.verdicts import JudgedRow, read_rows, write_rows
 from trivet.bundle.bundle import read_bundle
 from trivet.configs.loading import load_config
 from trivet.errors import ConfigError, DataError
@@ -143,7 +143,7 @@ def test_several_devices_train_by_a_command_of_their_own(
         asked.append(words)
         return subprocess.CompletedProcess(words, 1)
 
-    monkeypatch.setattr("trivet.ablation.run.subprocess.run", call)
+    monkeypatch.setattr("trivet.ablation.grid_run.subprocess.run", call)
     with pytest.raises(RuntimeError, match="trivet train ended with 1"):
         finish(run, ())
     (words,) = asked

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tests.graphs import model_of, write_tiny
-from trivet.ablation.scores import score_rows
+from trivet.ablation.score_rows import score_rows
 from trivet.configs.loading import load_config
 from trivet.model.rag_model import RagModel, TokenLogits
 from trivet.records import Evaluation, LabelledExample

@@ -12,8 +12,8 @@ import pytest
 from tests.measures.verdicts import FAILED, predicted, verdict
 from trivet.ablation.comparison import Compared, compare_runs
 from trivet.ablation.grid import Run
+from trivet.ablation.judged_rows import JudgedRow, read_rows, write_rows
 from trivet.ablation.table import t_interval, values_of
-from trivet.ablation.verdicts import JudgedRow, read_rows, write_rows
 from trivet.configs.schema import TrainConfig
 from trivet.records import ContextSpan, Labels, Span
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from trivet.backends import device as devices
-from trivet.backends import loading
 from trivet.backends.device import Driver, find_gpu
-from trivet.backends.loading import OnnxGpuBackend, choose_backend, load_backend
+from trivet.backends.opening import OnnxGpuBackend, choose_backend, load_backend
 from trivet.bundle.bundle import read_bundle
 from trivet.errors import BackendError, BundleError
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from trivet.backends.backend import choose_graph
-from trivet.backends.loading import find_graphs, load_backend, load_tokenizer
+from trivet.backends.opening import find_graphs, load_backend, load_tokenizer
 from trivet.backends.openvino import choose_for_openvino
 from trivet.bundle.bundle import Bundle, add_files, read_bundle, write_bundle
-from trivet.bundle.schema import SpecialTokenIds
+from trivet.bundle.info import SpecialTokenIds
 from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError

@@ -14,8 +14,8 @@ import pytest
 
 from trivet.backends import onnx_runtime
 from trivet.backends.backend import cores, threads_per_worker, workers_of
-from trivet.backends.loading import load_backend
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.backends.opening import load_backend
 from trivet.backends.profiles import Sizes, make_windows
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE

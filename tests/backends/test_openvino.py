@@ -14,8 +14,8 @@ import torch
 from tests import graphs
 from tests.judges import kept_for_openvino
 from trivet.backends import openvino
-from trivet.backends.loading import load_backend
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.backends.opening import load_backend
 from trivet.backends.openvino import OpenVinoBackend, choose_for_openvino
 from trivet.backends.profiles import Sizes, make_windows
 from trivet.bundle.bundle import Bundle, read_bundle

@@ -12,7 +12,7 @@ import torch
 
 from tests.graphs import VOCAB, WINDOW, model_of
 from trivet.backends import torch as torch_backend
-from trivet.backends.loading import load_backend
+from trivet.backends.opening import load_backend
 from trivet.backends.torch import TorchBackend, compile_layers
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE

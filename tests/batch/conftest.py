@@ -13,9 +13,9 @@ import pytest
 from tests.command_line import exit_code
 from trivet.backends.backend import LoadedBackend
 from trivet.batch.run import ResumePolicy, evaluate_to_file
-from trivet.batch.settings import RunSettings
+from trivet.batch.run_settings import RunSettings
 from trivet.bundle.bundle import write_bundle
-from trivet.bundle.schema import BundleInfo, GraphInfo
+from trivet.bundle.info import BundleInfo, GraphInfo
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.evaluation import evaluator
 from trivet.evaluation.evaluator import Evaluator

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from trivet.batch.run import evaluate_to_file
-from trivet.batch.settings import RunSettings
+from trivet.batch.run_settings import RunSettings
 from trivet.data.windows import Windows
 from trivet.evaluation.evaluator import Evaluator
 from trivet.logs.log import Log

@@ -18,9 +18,7 @@ from tests.judges import write_model
 from trivet.bundle import bundle as bundle_module
 from trivet.bundle.bundle import add_files, parse_info, read_bundle, write_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
-from trivet.bundle.manifest import PARTIAL_NAME, check_name, write_manifest
-from trivet.bundle.model_card import render_card
-from trivet.bundle.schema import (
+from trivet.bundle.info import (
     BundleInfo,
     DataInfo,
     EvidenceInfo,
@@ -29,6 +27,8 @@ from trivet.bundle.schema import (
     Thresholds,
     TrainingInfo,
 )
+from trivet.bundle.manifest import PARTIAL_NAME, check_name, write_manifest
+from trivet.bundle.model_card import render_card
 from trivet.bundle.weights import load_rag_model
 from trivet.errors import BundleError
 from trivet.model.architecture import Architecture

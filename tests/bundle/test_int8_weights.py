@@ -17,8 +17,8 @@ from tests.graphs import (
     shared_graphs,
     write_tiny,
 )
-from trivet.backends.loading import load_backend
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.backends.opening import load_backend
 from trivet.backends.profiles import Sizes, make_windows
 from trivet.bundle.bundle import SELF_TEST_NAME, WEIGHTS_NAME, add_files, read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from trivet.bundle.bundle import read_bundle
-from trivet.bundle.schema import AlarmsInfo
+from trivet.bundle.info import AlarmsInfo
 from trivet.bundle.scores import error_rates, keep_scores
 from trivet.measures.figures import ErrorRates, Figure
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trivet.bundle.schema import INPUTS, OUTPUTS
+from trivet.bundle.info import INPUTS, OUTPUTS
 from trivet.bundle.self_test import SelfTest, read_self_test
 from trivet.errors import BundleError
 

@@ -20,7 +20,7 @@ from trivet.records import RagExample
 from trivet.serve.http.http_server import bind
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.running_server import RunningServer
-from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.server_settings import ServerSettings
 
 EXAMPLES = [
     RagExample("When was the mill built?", ("The mill was built in 1817.",), "In 1817.", "a"),

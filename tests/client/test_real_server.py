@@ -13,7 +13,7 @@ from tests.client.conftest import EXAMPLES, call, serving
 from trivet.errors import ExampleError, ServerError
 from trivet.records import Evaluation, RagExample
 from trivet.serve.http.keys import KeyRing
-from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.server_settings import ServerSettings
 
 TLS = Path(__file__).parents[1] / "serve" / "http" / "tls"
 

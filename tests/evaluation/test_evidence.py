@@ -12,7 +12,7 @@ import pytest
 from tests.data.examples import make_tokenized
 from tests.evaluation.test_packing import layouts_of, run
 from tests.report.rows import verdict_on
-from trivet.bundle.schema import EvidenceInfo
+from trivet.bundle.info import EvidenceInfo
 from trivet.data.collating import collate
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows

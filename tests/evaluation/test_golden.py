@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.judges import approximately
-from trivet.backends.loading import load_tokenizer
+from trivet.backends.opening import load_tokenizer
 from trivet.bundle.bundle import read_bundle
 from trivet.data.collating import collate
 from trivet.data.tokenization import tokenize_examples

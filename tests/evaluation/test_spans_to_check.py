@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.evaluation.test_value_marks import CONTEXTS, judge
-from trivet.bundle.schema import Thresholds
+from trivet.bundle.info import Thresholds
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.evaluation.evaluator import Evaluator
 from trivet.measures.false_alarms import Judged, named_thresholds

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.steps import calls_of
-from trivet.bundle.schema import Thresholds
+from trivet.bundle.info import Thresholds
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import WindowSettings, lay_out
 from trivet.evaluation.evaluator import Evaluator

@@ -21,8 +21,8 @@ from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.exporting import openvino as openvino_export
-from trivet.exporting.openvino import choose, export_openvino, time_windows
+from trivet.exporting import openvino_export
+from trivet.exporting.openvino_export import choose, export_openvino, time_windows
 from trivet.exporting.parity import losses, measure_results
 from trivet.labelled.sources import load_source
 from trivet.model.aggregate import Outputs

@@ -13,7 +13,7 @@ from tests.llm import scripted_endpoint as scripted
 from tests.llm.scripted_endpoint import Reply, ScriptedEndpoint, last_text, sequence
 from trivet.errors import ConfigError
 from trivet.llm.chat import Budget, BudgetError, ChatRequest, LlmError, Price
-from trivet.llm.client import ChatClient
+from trivet.llm.chat_client import ChatClient
 
 KEY = "sk-very-secret-0123456789"
 SCHEMA = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
@@ -93,7 +93,7 @@ def test_a_wait_of_an_hour_is_an_error_at_once() -> None:
 
 
 def test_an_endpoint_that_is_too_slow_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trivet.llm.client._FIRST_RETRIES", 0)
+    monkeypatch.setattr("trivet.llm.chat_client._FIRST_RETRIES", 0)
     gate = threading.Event()
     slow = Reply("late", wait=gate)
     with ScriptedEndpoint(lambda body: slow) as endpoint:
@@ -107,7 +107,7 @@ def test_an_endpoint_that_is_too_slow_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_an_endpoint_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trivet.llm.client._FIRST_RETRIES", 0)
+    monkeypatch.setattr("trivet.llm.chat_client._FIRST_RETRIES", 0)
     with ScriptedEndpoint(last_text) as endpoint:
         url = endpoint.url
     with pytest.raises(LlmError, match=r"127\.0\.0\.1 cannot be reached") as caught:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from trivet.batch.settings import parse_mapping
+from trivet.batch.run_settings import parse_mapping
 from trivet.errors import DataError
 from trivet.logs.column_mapping import Columns
 from trivet.logs.recognition import read_rows

@@ -11,7 +11,7 @@ import torch
 import transformers
 from torch import nn
 
-from trivet.ablation.scores import WeightsBackend
+from trivet.ablation.score_rows import WeightsBackend
 from trivet.data.collating import collate
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, WindowSettings, lay_out

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from tests.models import initial_model
 from trivet.bundle.bundle import add_files, read_bundle, write_bundle
-from trivet.bundle.schema import BundleInfo
+from trivet.bundle.info import BundleInfo
 from trivet.bundle.weights import load_rag_model
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.errors import BundleError, ConfigError

@@ -9,7 +9,7 @@ import pytest
 from tests.report.rows import unmarked_verdict
 from trivet.data.sentences import split_sentences
 from trivet.records import CitationMark, Evaluation, EvidenceSpan, SentenceVerdict
-from trivet.report.sources import check_citations
+from trivet.report.shown_sources import check_citations
 
 CONTEXTS = (
     "The mill was built of stone in 1817.",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.report.rows import unmarked_verdict
 from trivet.records import EvidenceSpan
-from trivet.report.sources import find_sources
+from trivet.report.shown_sources import find_sources
 
 CONTEXTS = [
     ["The mill stands by the river.", "It was built of stone in 1817."],

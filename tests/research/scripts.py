@@ -9,7 +9,7 @@ from research.compare.judges import JUDGES
 from research.compare.prompts import prompt_system
 from research.compare.systems import Score, Setup
 from tests.llm.scripted_endpoint import Script, ScriptedEndpoint
-from trivet.llm.client import ChatClient
+from trivet.llm.chat_client import ChatClient
 from trivet.records import RagExample
 
 EXAMPLE = RagExample(

@@ -15,7 +15,7 @@ from tests.llm.scripted_endpoint import Reply, Script
 from tests.research.scripts import EXAMPLE, RAGAS, RIGHT, SENTENCES, by_text, judged, statements
 from trivet.errors import ConfigError
 from trivet.llm.chat import LlmError
-from trivet.llm.client import ChatClient
+from trivet.llm.chat_client import ChatClient
 from trivet.records import RagExample
 
 judges = pytest.mark.parametrize("name", JUDGES)

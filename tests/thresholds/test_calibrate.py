@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from tests.models import initial_model
 from trivet.__main__ import app
 from trivet.bundle.bundle import add_files, read_bundle, write_bundle
-from trivet.bundle.schema import BundleInfo, GraphInfo
+from trivet.bundle.info import BundleInfo, GraphInfo
 from trivet.bundle.weights import load_rag_model
 from trivet.calibrate import Calibrated, calibrate
 from trivet.data.tokenization import SegmentTokenizer

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.measures.verdicts import dev_scores
-from trivet.bundle.schema import Thresholds
+from trivet.bundle.info import Thresholds
 from trivet.records import Span
 from trivet.thresholds.choose import (
     ChosenThresholds,
@@ -18,7 +18,7 @@ from trivet.thresholds.choose import (
     justified_thresholds,
     same_share,
 )
-from trivet.thresholds.columns import Column, DevScores
+from trivet.thresholds.columns import DevScores, ScoredItems
 from trivet.thresholds.report import lines
 
 FloatArray = npt.NDArray[np.float64]
@@ -63,9 +63,9 @@ def test_a_kept_threshold_flags_as_many_as_before(drawn: list[float], threshold:
     support = np.array(drawn)
     nothing = np.zeros(len(support))
 
-    def column(values: FloatArray) -> Column:
+    def column(values: FloatArray) -> ScoredItems:
         order = np.arange(len(values))
-        return Column(values, nothing, nothing, order, len(values), order, values)
+        return ScoredItems(values, nothing, nothing, order, len(values), order, values)
 
     squeezed = support * 0.5 + 0.2
     if len(np.unique(squeezed)) < len(squeezed):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.measures.verdicts import dev_scores as scores
-from trivet.bundle.schema import Thresholds
+from trivet.bundle.info import Thresholds
 from trivet.measures.best_threshold import best_threshold
 from trivet.measures.false_alarms import conformal_threshold
 from trivet.records import Span

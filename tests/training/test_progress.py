@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from trivet.errors import ConfigError
-from trivet.training.progress import (
+from trivet.training.run_progress import (
     LineProgress,
     Throughput,
     make_loggers,
@@ -58,7 +58,7 @@ def test_a_line_says_each_heads_loss_the_rates_and_the_time_left(
     windows = SimpleNamespace(input_ids=torch.zeros(6, 8))
     batch = SimpleNamespace(examples=[None] * 4, windows=windows)
     lines, module = LineProgress(seconds=30), cast(Any, None)
-    with caplog.at_level(logging.INFO, logger="trivet.training.progress"):
+    with caplog.at_level(logging.INFO, logger="trivet.training.run_progress"):
         lines.on_train_start(trainer, module)
         trainer.global_step = 1
         for number in range(2):

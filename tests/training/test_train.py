@@ -25,7 +25,7 @@ from trivet.labelled.sources import load_source
 from trivet.model.rag_model import as_tensors
 from trivet.records import RagExample
 from trivet.train import finish, plan, train
-from trivet.training.progress import BarProgress
+from trivet.training.run_progress import BarProgress
 from trivet.training.training_rows import load_training_rows
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trivet.ablation.verdicts import JudgedRow
+from trivet.ablation.judged_rows import JudgedRow
 from trivet.errors import DataError
 from trivet.measures.curves import IntArray
 from trivet.measures.intervals import Estimate, average

@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 
 from trivet.ablation.comparison import MEASURES
-from trivet.ablation.table import Cost, Table, Value
+from trivet.ablation.table import CellValue, Cost, Table
 from trivet.report.pages import Section, interval, render_markdown, with_interval
 
 TABLE = "table"  # stem of table.md and table.json
@@ -90,7 +90,7 @@ def _cost_row(cost: Cost) -> list[str]:
     ]
 
 
-def _values_section(title: str, values: Sequence[Value], table: Table) -> Section:
+def _values_section(title: str, values: Sequence[CellValue], table: Table) -> Section:
     rows = []
     for measure in dict.fromkeys(value.measure for value in values):
         by_cell = {value.cell: value for value in values if value.measure == measure}
@@ -98,7 +98,7 @@ def _values_section(title: str, values: Sequence[Value], table: Table) -> Sectio
     return Section(title, (), _header("measure", table), rows)
 
 
-def _differences_section(title: str, values: Sequence[Value], table: Table) -> Section:
+def _differences_section(title: str, values: Sequence[CellValue], table: Table) -> Section:
     rows = []
     for measure in dict.fromkeys(value.measure for value in values):
         of_measure = [value for value in values if value.measure == measure]
@@ -111,7 +111,7 @@ def _differences_section(title: str, values: Sequence[Value], table: Table) -> S
     return Section(f"{title}, against {table.cells[0]}", (), header, rows)
 
 
-def _by_source(values: Sequence[Value], table: Table) -> Section:
+def _by_source(values: Sequence[CellValue], table: Table) -> Section:
     rows = []
     for (test, source, measure), group in groupby(
         values, key=lambda value: (value.test, value.source, value.measure)
@@ -126,12 +126,12 @@ def _header(first: str, table: Table) -> tuple[str, ...]:
     return (first, "rows", "positives", "groups", *table.cells)
 
 
-def _rows_cells(by_cell: dict[str, Value]) -> tuple[str, str, str]:
+def _rows_cells(by_cell: dict[str, CellValue]) -> tuple[str, str, str]:
     value = next(iter(by_cell.values()))
     return str(value.n), "-" if value.positives is None else str(value.positives), str(value.groups)
 
 
-def _cells(by_cell: dict[str, Value], table: Table) -> list[str]:
+def _cells(by_cell: dict[str, CellValue], table: Table) -> list[str]:
     values = [by_cell.get(cell) for cell in table.cells]
     return [
         "-" if value is None else with_interval(value.mean, value.low, value.high)

@@ -19,15 +19,15 @@ from scipy.special import stdtrit
 
 from trivet.ablation.comparison import MEASURES, Compared, compare_runs
 from trivet.ablation.grid import Grid, Run
-from trivet.ablation.run import VERDICTS, Finished, read_done, state_of
-from trivet.ablation.verdicts import read_rows
+from trivet.ablation.grid_run import VERDICTS, Finished, read_done, state_of
+from trivet.ablation.judged_rows import read_rows
 from trivet.errors import DataError
 from trivet.measures.intervals import Estimate
 from trivet.records import FailedEvaluation
 
 
 @dataclass(frozen=True)
-class Value:
+class CellValue:
     """One measure of one cell; 95 % intervals, whose missing ends are None."""
 
     test: str
@@ -79,7 +79,7 @@ class Table:
     seeds: tuple[int, ...]
     missing: tuple[str, ...]  # unfinished runs, CELL/seedN
     costs: tuple[Cost, ...]
-    values: tuple[Value, ...]
+    values: tuple[CellValue, ...]
 
     def to_json(self) -> str:
         """Return JSON text; never NaN."""
@@ -122,7 +122,7 @@ def tabulate(grid: Grid, command: str = "trivet ablate") -> Table:
     )
 
 
-def values_of(measure: Compared, runs: Sequence[Run], cells: Sequence[str]) -> list[Value]:
+def values_of(measure: Compared, runs: Sequence[Run], cells: Sequence[str]) -> list[CellValue]:
     """Return the values of a measure for each cell with a finished run, in order."""
     index = {(run.cell, run.seed): i for i, run in enumerate(runs)}
     values = []
@@ -137,7 +137,7 @@ def values_of(measure: Compared, runs: Sequence[Run], cells: Sequence[str]) -> l
         difference = _difference(measure, pairs if cell != cells[0] else ())
         name = (measure.test, measure.source, measure.overall, measure.measure, cell)
         counts = (measure.n, measure.positives, measure.groups)
-        values.append(Value(*name, mean, low, high, defined, *counts, *difference))
+        values.append(CellValue(*name, mean, low, high, defined, *counts, *difference))
     return values
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trivet.annotation.answer import Answer, KeyedExample, read_answer
+from trivet.annotation.annotator_answer import AnnotatorAnswer, KeyedExample, read_answer
 from trivet.annotation.asking import Prompt, Provenance, RejectedError, ask_checked
 from trivet.batch.output import RunChangedError
 from trivet.batch.resumable_jsonl import ResumableJsonl, replace_file
@@ -20,7 +20,7 @@ from trivet.evaluation.streams import work_in_order
 from trivet.labelled.grouping import digest
 from trivet.labelled.labelled_jsonl import to_row
 from trivet.llm.chat import Budget, ChatAnswer, ChatRequest, LlmError
-from trivet.llm.client import ChatClient
+from trivet.llm.chat_client import ChatClient
 from trivet.logs.column_mapping import LogRow
 from trivet.records import LabelledExample, RagExample, to_json_text
 
@@ -86,7 +86,7 @@ class Labeller:
     prompt: Prompt
     answers: PaidAnswers
     source: str  # of the labelled rows
-    schema: Row = field(default_factory=Answer.model_json_schema)
+    schema: Row = field(default_factory=AnnotatorAnswer.model_json_schema)
 
     def label(self, item: LogRow) -> Row:
         """Return a row of a log with the labels of the first annotator.
@@ -113,7 +113,9 @@ class Labeller:
         )
         return to_row(labelled) | _metadata(item) | {"annotation": annotation}
 
-    def _annotate(self, keyed: KeyedExample, client: ChatClient) -> tuple[Answer, Provenance]:
+    def _annotate(
+        self, keyed: KeyedExample, client: ChatClient
+    ) -> tuple[AnnotatorAnswer, Provenance]:
         sentences = _PER_SENTENCE * len(keyed.response) + _PER_KEY * len(keyed.contexts)
         request = ChatRequest(
             self.prompt.messages(keyed.values()), _TOKENS + sentences, schema=self.schema

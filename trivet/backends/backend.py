@@ -11,7 +11,7 @@ from collections.abc import Set
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from trivet.bundle.bundle import SELF_TEST_NAME, Bundle
-from trivet.bundle.schema import GraphInfo
+from trivet.bundle.info import GraphInfo
 from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trivet.bundle.backend_info import ShapeRange
-from trivet.bundle.schema import INPUTS, OUTPUTS
+from trivet.bundle.info import INPUTS, OUTPUTS
 from trivet.data.sentence_features import FEATURES
 from trivet.data.windows import Windows
 from trivet.errors import BackendError

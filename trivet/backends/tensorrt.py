@@ -28,7 +28,7 @@ from trivet.backends.profiles import (
     windows_limit,
 )
 from trivet.bundle.backend_info import EngineInfo
-from trivet.bundle.schema import INPUTS, OUTPUTS
+from trivet.bundle.info import INPUTS, OUTPUTS
 from trivet.data.windows import Windows
 from trivet.errors import BackendError
 from trivet.model.aggregate import Outputs, outputs_from

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from trivet.batch.out_formats import verdict_line
-from trivet.batch.settings import RunSettings
+from trivet.batch.run_settings import RunSettings
 from trivet.errors import DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.example_batch import ExampleBatch

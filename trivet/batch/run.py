@@ -17,7 +17,7 @@ from trivet.batch.blocks import block_characters, evaluate_blocks
 from trivet.batch.out_formats import check_format, convert, lines_path
 from trivet.batch.output import EmptyInputError, RunChangedError, raise_on_full_disk
 from trivet.batch.resumable_jsonl import ResumableJsonl
-from trivet.batch.settings import RunSettings
+from trivet.batch.run_settings import RunSettings
 from trivet.bundle.manifest import MANIFEST_NAME
 from trivet.bundle.scores import error_rates
 from trivet.evaluation.evaluator import Evaluator

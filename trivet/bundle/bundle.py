@@ -1,6 +1,6 @@
 """Read and write bundles: folders with everything that is needed to evaluate.
 
-- ``bundle.json``: description of the model (``bundle.schema.BundleInfo``)
+- ``bundle.json``: description of the model (``bundle.info.BundleInfo``)
 - ``tokenizer.json``: tokenizer
 - ``model.safetensors``: weights, with ``encoder.json``, the rest of the architecture
 - ``model.onnx``, ``model.int8.onnx``: exported graphs; ``model.onnx.weights``: weights over 2 GB
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from trivet.bundle.hub import EMBEDDED_BUNDLE, locate
+from trivet.bundle.info import SCHEMA_VERSION, BundleInfo
 from trivet.bundle.manifest import (
     MANIFEST_NAME,
     PARTIAL_NAME,
@@ -38,7 +39,6 @@ from trivet.bundle.manifest import (
     write_manifest,
 )
 from trivet.bundle.model_card import render_card
-from trivet.bundle.schema import SCHEMA_VERSION, BundleInfo
 from trivet.errors import BundleError, fault_words
 from trivet.model.architecture import IN_ENCODER_JSON, Architecture
 

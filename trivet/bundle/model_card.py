@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trivet.bundle.backend_info import MAX_LOSS, OpenVinoInfo
-from trivet.bundle.schema import BundleInfo, CalibrationInfo, ScoreInfo
+from trivet.bundle.info import BundleInfo, CalibrationInfo, ScoreInfo
 
 _REDUCTIONS = {
     "weakest_token": "the support of the least supported token of the response",

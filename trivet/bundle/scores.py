@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import date
 
 from trivet.bundle.bundle import Bundle, add_files
-from trivet.bundle.schema import AlarmsInfo, ScoreInfo
+from trivet.bundle.info import AlarmsInfo, ScoreInfo
 from trivet.measures.figures import ErrorRates, Figure
 from trivet.settings import Precision
 

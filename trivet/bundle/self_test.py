@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, ValidationError
 
+from trivet.bundle.info import INPUTS
 from trivet.bundle.manifest import Part
-from trivet.bundle.schema import INPUTS
 from trivet.errors import BundleError, fault_words
 from trivet.model.aggregate import heads_of, output_names
 

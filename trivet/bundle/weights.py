@@ -24,7 +24,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from trivet.bundle.bundle import ENCODER_NAME, INT8_NAME, WEIGHTS_NAME, Bundle
-from trivet.bundle.schema import BundleInfo
+from trivet.bundle.info import BundleInfo
 from trivet.errors import BundleError, ConfigError
 from trivet.heads import CONTEXT_HEADS
 from trivet.model.architecture import IN_ENCODER_JSON, Architecture

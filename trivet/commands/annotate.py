@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trivet.batch.settings import Reading, RunSettings
+from trivet.batch.run_settings import LogReading, RunSettings
 from trivet.commands.options import options
 from trivet.commands.shared import (
     OVER_BUDGET,
@@ -26,7 +26,7 @@ from trivet.settings import QuietOption, RestartOption, Setting
 
 if TYPE_CHECKING:
     from trivet.llm.chat import Budget
-    from trivet.llm.client import ChatClient
+    from trivet.llm.chat_client import ChatClient
 
 _llm = partial(Setting, panel="Language model")
 
@@ -43,7 +43,7 @@ def annotate(
     prompt: Annotated[
         str, Setting("Prompt; see docs/annotation.md.", metavar="NAME|FILE")
     ] = "annotate-1",
-    reading: Reading,
+    reading: LogReading,
     base_url: Annotated[
         str | None,
         _llm(
@@ -121,7 +121,7 @@ def _clients(
     models: list[str], prices: list[str], base_url: str | None, budget: Budget
 ) -> Iterator[ChatClient]:
     from trivet.llm.chat import Price
-    from trivet.llm.client import ChatClient
+    from trivet.llm.chat_client import ChatClient
 
     model_prices = prices * (len(models) // len(prices))
     for model, price in zip(models, model_prices, strict=True):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from trivet.commands.command import Command
-from trivet.commands.export import write_graphs
+from trivet.commands.exporting import write_graphs
 from trivet.commands.options import BundleArgument, options
 from trivet.commands.shared import needs_extra, what_was_typed
 from trivet.settings import Setting, ThreadsOption

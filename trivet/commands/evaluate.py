@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from trivet.batch.settings import RunSettings
+from trivet.batch.run_settings import RunSettings
 from trivet.commands.options import Model, options
 from trivet.commands.shared import (
     SOME_FAILED,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trivet.batch.settings import Reading
+from trivet.batch.run_settings import LogReading
 from trivet.commands.options import (
     BackendOption,
     BundleArgument,
@@ -98,7 +98,7 @@ def test(
         Path | None,
         Setting("With --rule: keep verdicts here, and do not judge again.", metavar="FOLDER"),
     ] = None,
-    reading: Reading,
+    reading: LogReading,
     report: Annotated[Path | None, _output("HTML page with tables and curves to write.")] = None,
     json_file: Annotated[Path | None, _output("File of the figures, JSON.", "--json")] = None,
     markdown_file: Annotated[
@@ -226,7 +226,7 @@ def _measure_rule(
 def _render_own(measured: MeasuredBundle, labelled: PlainRows) -> RenderableType:
     from rich.console import Group
 
-    from trivet.report.label_check import render_cascade, render_label_check
+    from trivet.report.check_tables import render_cascade, render_label_check
 
     assert measured.check is not None
     figures = {figure.measure: figure for figure in reversed(measured.figures)}

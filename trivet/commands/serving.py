@@ -7,7 +7,7 @@ from typing import Annotated
 
 from trivet.commands.options import Model, options
 from trivet.commands.shared import needs_extra
-from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.server_settings import ServerSettings
 from trivet.settings import Setting
 
 

@@ -76,7 +76,7 @@ def train(
         print(bundle)
 
 
-_PROGRESS = ("trivet.adapt", "trivet.training.progress")  # loggers whose lines are progress
+_PROGRESS = ("trivet.adapt", "trivet.training.run_progress")  # loggers whose lines are progress
 
 
 @options

@@ -15,7 +15,7 @@ import numpy as np
 from trivet.data.tokenization import IntArray, Segment, TokenizedExample
 
 
-class Evidence(NamedTuple):
+class EvidenceWindow(NamedTuple):
     """Contents of one evidence window."""
 
     chunk: tuple[int, int]  # first and one-past-last response token
@@ -28,7 +28,7 @@ def choose_evidence(
     chunks: Sequence[tuple[int, int]],
     room: int,
     gap: int = 1,
-) -> Iterator[Evidence]:
+) -> Iterator[EvidenceWindow]:
     """Yield an evidence window for each chunk of the response.
 
     It shows the best source of every sentence of the chunk, then the second best, and so on; a
@@ -47,7 +47,7 @@ def choose_evidence(
         most = room - (stop - start)
         first, last = tokenized.response_sentence[[start, stop - 1]]
         ranked = sources[first : last + 1].T.ravel()
-        yield Evidence((start, stop), _fitting(tokenized, lengths, ranked, most, gap))
+        yield EvidenceWindow((start, stop), _fitting(tokenized, lengths, ranked, most, gap))
 
 
 def keep_evidence(

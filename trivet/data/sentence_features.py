@@ -70,7 +70,7 @@ class FoundValue(NamedTuple):
     sentences: tuple[int, ...]  # context sentences that have it, or a part of it; rising
 
 
-class _Place(NamedTuple):
+class _ValuePosition(NamedTuple):
     magnitude: float
     factor: float
     sentence: int
@@ -103,23 +103,23 @@ class ContextValues:
         return sentences_of
 
     @functools.cached_property
-    def _index(self) -> tuple[dict[str, list[_Place]], dict[str, set[int]]]:
+    def _index(self) -> tuple[dict[str, list[_ValuePosition]], dict[str, set[int]]]:
         """Rising amounts by dimension ("written": numbers before units), and parts of times."""
-        amounts: dict[str, list[_Place]] = defaultdict(list)
+        amounts: dict[str, list[_ValuePosition]] = defaultdict(list)
         parts: dict[str, set[int]] = defaultdict(set)
         for sentence, text in enumerate(self._texts, QUESTION):
             for value in find_values(text, names=False):
                 if (amount := value.amount) is not None:
                     for read in filter(None, (amount, value.other)):
-                        entry = _Place(read.magnitude, read.factor, sentence, read.sign)
+                        entry = _ValuePosition(read.magnitude, read.factor, sentence, read.sign)
                         amounts[amount.dimension].append(entry)
                     if amount.dimension:
-                        entry = _Place(amount.number, 1.0, sentence, amount.sign)
+                        entry = _ValuePosition(amount.number, 1.0, sentence, amount.sign)
                         amounts["written"].append(entry)
                 for kind, number in _readings(value):
                     parts[f"{kind} {number}"].add(sentence)
                     if kind == "year":
-                        amounts[""].append(_Place(float(number), 1.0, sentence))
+                        amounts[""].append(_ValuePosition(float(number), 1.0, sentence))
                         parts[f"decade {number[:-1]}"].add(sentence)
                     elif kind == "day":
                         parts[f"month {number.partition('-')[0]}"].add(sentence)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from trivet.data.claims import SentenceRole, sentence_roles
-from trivet.data.evidence import Evidence, choose_evidence, runs_of
+from trivet.data.evidence import EvidenceWindow, choose_evidence, runs_of
 from trivet.data.lexical_overlap import count_overlaps, rank_contexts
 from trivet.data.sentence_features import (
     NEAR_SENTENCES,
@@ -245,7 +245,7 @@ def lay_out(
     sentence = tokenized.context_sentence[order]
     slices = _cut(sentence, places, plan.room, settings.stride_overlap)
     overlaps = count_overlaps(tokenized, max(settings.evidence_sentences, NEAR_SENTENCES))
-    evidence: list[Evidence] = []
+    evidence: list[EvidenceWindow] = []
     if settings.evidence_sentences and overlaps.sources.size and len(slices) > 1:
         room = settings.size - len(question) - fixed
         sources = overlaps.sources[:, : settings.evidence_sentences]

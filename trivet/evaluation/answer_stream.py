@@ -19,7 +19,7 @@ from trivet.evaluation.postprocessing import with_support
 from trivet.evaluation.preprocessing import PreprocessedExample, Preprocessor
 from trivet.interface import SentenceEvent
 from trivet.records import ContextSpan, Evaluation, RagExample, Span
-from trivet.report.sources import number_citations
+from trivet.report.shown_sources import number_citations
 
 StreamWindows = Literal["evidence", "all"]
 """Windows that judge a sentence: one of the context sentences nearest to it, or all."""

@@ -9,7 +9,7 @@ from typing import Literal
 
 from trivet.evaluation.postprocessing import with_support
 from trivet.records import Evaluation, SentenceVerdict, Span
-from trivet.report.sources import find_sources
+from trivet.report.shown_sources import find_sources
 
 CorrectionMode = Literal["drop", "quote"]
 

@@ -18,7 +18,7 @@ from collections.abc import (
 from typing import Any, Unpack
 
 from trivet.backends.backend import POSITIONS, Backend, LoadedBackend, ShapedBackend, workers_of
-from trivet.backends.loading import check_options, load_backend, load_tokenizer
+from trivet.backends.opening import check_options, load_backend, load_tokenizer
 from trivet.bundle.bundle import Bundle, read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.evaluation.answer_stream import AnswerStream, SentenceReader, StreamWindows

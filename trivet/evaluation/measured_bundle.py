@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import track
 
-from trivet.backends.loading import load_tokenizer
+from trivet.backends.opening import load_tokenizer
 from trivet.errors import DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.labelled.grouping import shares_text

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from trivet.bundle.schema import EvidenceInfo, Thresholds
+from trivet.bundle.info import EvidenceInfo, Thresholds
 from trivet.data.language import foreign_language
 from trivet.data.lexical_overlap import pair_overlaps
 from trivet.data.spans import mark_tokens
@@ -35,7 +35,7 @@ from trivet.records import (
     Span,
     TokenVerdict,
 )
-from trivet.report.sources import check_citations
+from trivet.report.shown_sources import check_citations
 
 T = TypeVar("T")
 Verdict = TypeVar("Verdict", bound=Evaluation)

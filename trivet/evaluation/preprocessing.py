@@ -17,7 +17,7 @@ from trivet.data.windows import Layout, WindowSettings, lay_out
 from trivet.errors import BackendError, ExampleError, WindowError
 from trivet.logs.context_values import as_passages
 from trivet.records import FailedEvaluation, RagExample
-from trivet.report.sources import number_citations
+from trivet.report.shown_sources import number_citations
 
 MAX_CHARACTERS = 2_000_000
 MAX_WINDOWS = 20_000

@@ -11,7 +11,7 @@ from operator import attrgetter
 import numpy as np
 import numpy.typing as npt
 
-from trivet.bundle.schema import Thresholds
+from trivet.bundle.info import Thresholds
 from trivet.data.sentence_features import FEATURES, NEAR_SENTENCES, QUESTION
 from trivet.data.spans import clause_cuts, copied_spans, mark_tokens, subtract_spans
 from trivet.data.tokenization import FloatArray, IntArray

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from trivet.backends.profiles import Sizes, make_windows
-from trivet.bundle.schema import INPUTS, outputs_of
+from trivet.bundle.info import INPUTS, outputs_of
 from trivet.errors import BackendError
 from trivet.heads import DEFAULT_HEADS
 from trivet.model.rag_model import as_tensors

@@ -21,7 +21,7 @@ from trivet.heads import CONTEXT_HEADS
 from trivet.logs.conversation import Turns
 from trivet.records import Evaluation, FailedEvaluation
 from trivet.report.answer import rebuilt_texts
-from trivet.report.sources import find_sources
+from trivet.report.shown_sources import find_sources
 from trivet.report.wording import of_span
 from trivet.settings import ThresholdName
 from trivet.verdict_json import SCORES

@@ -63,14 +63,14 @@ def read_ragbench(name: str) -> tuple[list[LabelledExample], SourceReport]:
     return examples, report
 
 
-class _Text(NamedTuple):
+class _JoinedText(NamedTuple):
     """Sentences joined by one space, and the span of each sentence by its key."""
 
     text: str
     spans: dict[str, Span]
 
 
-def _join(pairs: Iterable[Any] | None) -> _Text:
+def _join(pairs: Iterable[Any] | None) -> _JoinedText:
     text = ""
     spans: dict[str, Span] = {}
     for pair in pairs or ():
@@ -86,7 +86,7 @@ def _join(pairs: Iterable[Any] | None) -> _Text:
         start = len(text) + 1 if text else 0
         text = f"{text} {sentence}" if text else sentence
         spans[bare_key(key)] = Span(start, len(text))
-    return _Text(text, spans)
+    return _JoinedText(text, spans)
 
 
 def _document_texts(row: PublishedRow) -> Sequence[str]:

@@ -178,7 +178,7 @@ def _recoded(
 
 def _guessed(file: IO[bytes], name: str) -> Iterator[bytes]:
     """Yield the content of a file in UTF-8, whose encoding shows where it leaves ASCII."""
-    # What is there: a pipe may hold one line for long.
+    # Reads what is there: a pipe may hold one line for long.
     read = getattr(file, "read1", file.read)
     is_open = True  # whether all was ASCII so far
     while piece := read(_PIECE):

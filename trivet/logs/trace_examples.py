@@ -83,7 +83,7 @@ def _roots(spans: Sequence[TraceSpan], by_id: Mapping[str, TraceSpan]) -> list[T
     return first
 
 
-class _Place(NamedTuple):
+class _TreePosition(NamedTuple):
     """Place of a span in the tree of its trace."""
 
     depth: int
@@ -91,9 +91,9 @@ class _Place(NamedTuple):
     covered: frozenset[str]  # kinds of the spans around it that have documents
 
 
-def _tree_places(by_id: Mapping[str, TraceSpan]) -> dict[str, _Place]:
+def _tree_places(by_id: Mapping[str, TraceSpan]) -> dict[str, _TreePosition]:
     """Return the place of each span; linear in the spans, however deep they are nested."""
-    by_span: dict[str, _Place] = {}
+    by_span: dict[str, _TreePosition] = {}
     for name in by_id:
         path: dict[str, None] = {}
         at = name
@@ -103,17 +103,19 @@ def _tree_places(by_id: Mapping[str, TraceSpan]) -> dict[str, _Place]:
         parent: str | None = at if at in by_span else None
         for below in reversed(path):
             if parent is None:
-                by_span[below] = _Place(0, frozenset(), frozenset())
+                by_span[below] = _TreePosition(0, frozenset(), frozenset())
             else:
                 span, above = by_id[parent], by_span[parent]
                 kind = {span.kind} & {"retriever", "reranker"}
                 covered = above.covered | ({span.kind} if span.documents else set())
-                by_span[below] = _Place(above.depth + 1, above.above | kind, covered)
+                by_span[below] = _TreePosition(above.depth + 1, above.above | kind, covered)
             parent = below
     return by_span
 
 
-def _documents(spans: Sequence[TraceSpan], places: Mapping[str, _Place]) -> tuple[Document, ...]:
+def _documents(
+    spans: Sequence[TraceSpan], places: Mapping[str, _TreePosition]
+) -> tuple[Document, ...]:
     """Return the documents of the outermost rerankers, else retrievers, else chains."""
     for kind in ("reranker", "retriever", "chain"):
         searches = [

@@ -180,7 +180,7 @@ def named_thresholds(
             for good, support in sets
         )
 
-    # Of equals the highest.
+    # The highest of equals.
     balanced = max(reversed(candidates), key=accuracy)
     named: dict[ThresholdName, float] = {"balanced": balanced}
     careful, strict = highest(rate * CAREFUL), highest(min(rate * STRICT, 0.99))

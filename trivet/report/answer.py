@@ -21,7 +21,7 @@ from trivet.records import (
     MarkedSpan,
     SentenceVerdict,
 )
-from trivet.report.sources import Source, find_sources
+from trivet.report.shown_sources import Source, find_sources
 from trivet.report.verdict_files import VerdictRow
 from trivet.report.wording import find_reasons, sentence_word, verdict_word
 from trivet.verdict_json import read_evaluation, read_scores
@@ -91,7 +91,7 @@ class ShownContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ShownAnswer:
     """Everything a page shows about one row."""
 
     row: VerdictRow
@@ -104,7 +104,7 @@ class Answer:
     notes: Sequence[str] = ()  # sentences about windows, cuts and rebuilt texts
 
 
-def read_answer(row: VerdictRow, anchor: str) -> Answer:
+def read_answer(row: VerdictRow, anchor: str) -> ShownAnswer:
     """Prepare a row that has a verdict; unreadable details are reported in the notes.
 
     ``anchor`` begins the ids of the answer's elements, and must differ between those of a page.
@@ -117,7 +117,7 @@ def read_answer(row: VerdictRow, anchor: str) -> Answer:
         verdict = read_evaluation(row.verdict or {})
     except DataError as error:
         notes = [f"the details of this verdict cannot be read: {error}"]
-        return Answer(row, scores, question=row.question, notes=notes)
+        return ShownAnswer(row, scores, question=row.question, notes=notes)
     notes = list(evaluation_notes(verdict))
     if verdict.windows > 1:
         notes.insert(0, f"read in {verdict.windows} windows of {verdict.window_size} tokens")
@@ -131,7 +131,7 @@ def read_answer(row: VerdictRow, anchor: str) -> Answer:
     marked = [*verdict.unsupported, *verdict.to_check]
     parts = cut_response(response[:_MAX_CHARACTERS], verdict.sentences, marked)
     linked, reasons = _linked(parts, shown, contexts, verdict, anchor)
-    return Answer(
+    return ShownAnswer(
         row=row,
         scores=scores,
         word=verdict_word(verdict),

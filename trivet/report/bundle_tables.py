@@ -15,7 +15,7 @@ from trivet.measures.choosing import SetChange, is_kept
 from trivet.report.terminal import number, visible
 
 if TYPE_CHECKING:
-    from trivet.bundle.schema import BundleInfo, ScoreInfo
+    from trivet.bundle.info import BundleInfo, ScoreInfo
     from trivet.data.windows import WindowSettings
     from trivet.measures.figures import Figure
     from trivet.measures.intervals import Estimate

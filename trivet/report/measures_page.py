@@ -11,7 +11,7 @@ from trivet.measures.figures import HEADER, Figure
 from trivet.measures.metrics import by_family
 from trivet.measures.predictions import Prediction, scored_units
 from trivet.records import FailedEvaluation
-from trivet.report.label_check import CASCADE_HEADER, CASCADE_NOTE, cascade_cells
+from trivet.report.check_tables import CASCADE_HEADER, CASCADE_NOTE, cascade_cells
 from trivet.report.pages import Section, render_page, shown_text
 from trivet.report.plots import reliability_svg, roc_svg
 

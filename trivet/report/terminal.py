@@ -17,7 +17,7 @@ from trivet.heads import CONTEXT_HEADS
 from trivet.records import Evaluation
 from trivet.report.answer import displayed_texts, evaluation_notes, rebuilt_texts
 from trivet.report.run_tally import SCORES
-from trivet.report.sources import find_sources
+from trivet.report.shown_sources import find_sources
 from trivet.report.verdict_files import VerdictFile, VerdictRow
 from trivet.report.wording import (
     NO_RESPONSE,

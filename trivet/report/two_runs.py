@@ -16,7 +16,7 @@ from trivet.report.plots import interval_svg
 from trivet.report.tally import MIN_GROUPS, Mean, Tally, mean_of, tally
 from trivet.report.terminal import number
 from trivet.report.verdict_files import VerdictFile, VerdictRow
-from trivet.report.verdicts_page import SHOWN, Card, Choices, short, take_in_turn
+from trivet.report.verdicts_page import SHOWN, Card, FilterChoices, short, take_in_turn
 from trivet.report.wording import ABSTAINS, UNSUPPORTED
 from trivet.verdict_json import SCORES
 
@@ -104,7 +104,7 @@ def render_comparison(
     changes = [form.format(kind) for kind in _KINDS for form in (_NEW, _GONE)]
     scores = [f"change of {score}" for score in SCORES]
     good = [*map(_GONE.format, _KINDS), _SAME]
-    choices = Choices([*changes, _SAME], scores, pairs.first.columns, good)
+    choices = FilterChoices([*changes, _SAME], scores, pairs.first.columns, good)
     numbers = _changed_most(pairs, shown)
     left_out = int(pairs.evaluated.sum()) - len(numbers)
     note = (

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from trivet.measures.figures import ErrorRates
 from trivet.report.advice import advice
-from trivet.report.answer import Answer, read_answer
+from trivet.report.answer import ShownAnswer, read_answer
 from trivet.report.pages import Section, interval, render, shown_text, with_interval
 from trivet.report.plots import histogram_svg, interval_svg
 from trivet.report.tally import KINDS, MAX_VALUES, MIN_GROUPS, Column, Tally, tally
@@ -31,7 +31,7 @@ _MEANINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class FilterChoices:
     """Values that the page's filters offer."""
 
     kinds: Sequence[str]  # labels on cards
@@ -53,7 +53,7 @@ class Strip:
 class Card:
     """One answer, or the answers of two runs side by side."""
 
-    answers: Sequence[Answer]  # the first one gives title and metadata
+    answers: Sequence[ShownAnswer]  # the first one gives title and metadata
     kinds: Sequence[str]  # for the filter
     labels: Sequence[str]  # shown after the title
     scores: Sequence[float | None]
@@ -90,7 +90,7 @@ def render_verdicts(
     numbers = {"rows": len(counted.rows), "evaluated": evaluated, "failed": failed}
     facts = [*about.items(), *((name, f"{count:,}") for name, count in numbers.items())]
     kinds = [kind for kind in KINDS if counted.kinds[kind].any()]
-    choices = Choices(kinds, SCORES, counted.columns, good=(SUPPORTED, ABSTAINS, NO_RESPONSE))
+    choices = FilterChoices(kinds, SCORES, counted.columns, good=(SUPPORTED, ABSTAINS, NO_RESPONSE))
     places = worst(counted, shown)
     return render(
         "cards.html",

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from trivet.bundle.bundle import Bundle, add_files
-from trivet.bundle.schema import AlarmsInfo, BundleInfo, Thresholds
+from trivet.bundle.info import AlarmsInfo, BundleInfo, Thresholds
 from trivet.errors import BundleError, DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.example_batch import Joined

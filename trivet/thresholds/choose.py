@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trivet.bundle.schema import Thresholds
+from trivet.bundle.info import Thresholds
 from trivet.errors import DataError
 from trivet.labelled.grouping import data_set, document
 from trivet.measures.best_threshold import DEFAULT_THRESHOLD, best_threshold
@@ -35,7 +35,7 @@ from trivet.measures.intervals import Draws, auroc
 from trivet.model.architecture import Reduction
 from trivet.records import Labels
 from trivet.settings import FALSE_ALARMS, ThresholdName
-from trivet.thresholds.columns import Column, DevScores, marked_words, threshold_columns
+from trivet.thresholds.columns import DevScores, ScoredItems, marked_words, threshold_columns
 from trivet.thresholds.fit import LinearMap, probabilities
 from trivet.thresholds.joining import HeadLogits
 
@@ -90,7 +90,7 @@ class ChosenThresholds:
 
 
 def choose_sentence_thresholds(
-    column: Column, scores: Sequence[DevScores], false_alarms: float | None
+    column: ScoredItems, scores: Sequence[DevScores], false_alarms: float | None
 ) -> dict[ThresholdName, float]:
     """Return the named thresholds for a rate of false alarms, or without one that of best F1.
 
@@ -108,7 +108,7 @@ def choose_sentence_thresholds(
     )
 
 
-def choose_span_threshold(words: Column, sentence: float) -> float | None:
+def choose_span_threshold(words: ScoredItems, sentence: float) -> float | None:
     """Return the span threshold of the best F1 of marked characters, given that of sentences."""
     below = words.deciding_support < sentence
     if not (words.unsupported[below] > 0).any():
@@ -178,7 +178,7 @@ def justified_thresholds(
 
 def _justified(
     use: str,
-    column: Column,
+    column: ScoredItems,
     groups: Sequence[str],
     chosen: float | None,
     none: str,
@@ -209,7 +209,7 @@ def _justified(
     return UseThreshold(use, chosen, "", *quality, int(flagged.sum()), n, area.value, low, high)
 
 
-def same_share(before: Column, threshold: float, after: Column) -> float:
+def same_share(before: ScoredItems, threshold: float, after: ScoredItems) -> float:
     """Return the threshold that flags as many items as another did before a calibration."""
     flagged = int((before.support < threshold).sum())
     ranked = np.sort(after.support)
@@ -294,7 +294,7 @@ def choose_or_keep(
     )
 
 
-def _every_column(scores: Sequence[DevScores]) -> dict[str, Column]:
+def _every_column(scores: Sequence[DevScores]) -> dict[str, ScoredItems]:
     """Return the columns of all scores, as if every example had labels."""
     labels = Labels(unsupported=(), adherent=True)
     return threshold_columns(

@@ -19,7 +19,7 @@ _WORD = re.compile(r"\w+|[^\w\s]")
 
 
 @dataclass(frozen=True)
-class Column:
+class ScoredItems:
     """The n items of one threshold: responses or words."""
 
     support: FloatArray  # in [0, 1]
@@ -59,7 +59,7 @@ class DevScores:
         return cls(example, *arrays, tokens.response_sentence)
 
 
-def marked_words(words: Column, sentence: float, span: float) -> npt.NDArray[np.bool_]:
+def marked_words(words: ScoredItems, sentence: float, span: float) -> npt.NDArray[np.bool_]:
     """Return which words a verdict marks: the weak ones of unsupported sentences, or all."""
     count = int(words.sentence.max(initial=-1)) + 1
     weakest = np.ones(count)
@@ -68,7 +68,7 @@ def marked_words(words: Column, sentence: float, span: float) -> npt.NDArray[np.
     return weak & (words.deciding_support < sentence)
 
 
-def threshold_columns(scores: Iterable[DevScores]) -> dict[str, Column]:
+def threshold_columns(scores: Iterable[DevScores]) -> dict[str, ScoredItems]:
     """Return the items with known labels of each threshold: responses and words.
 
     Spans are snapped to whole words, so the support of a word is the least of its tokens and its
@@ -93,14 +93,14 @@ def threshold_columns(scores: Iterable[DevScores]) -> dict[str, Column]:
 _Part = tuple[int, tuple[FloatArray, ...]]  # index of the example; fields of its items
 
 
-def _column(parts: Sequence[_Part]) -> Column:
+def _column(parts: Sequence[_Part]) -> ScoredItems:
     empty = np.zeros(0)
     columns = [np.concatenate(part) for part in zip(*(values for _, values in parts), strict=True)]
     support, unsupported, size, sentence, of_sentence = columns or [empty] * 5
     counts = [len(values[0]) for _, values in parts]
     example = np.repeat(np.array([index for index, _ in parts], dtype=np.int64), counts)
     sentence = sentence.astype(np.int64)
-    return Column(support, unsupported, size, example, len(parts), sentence, of_sentence)
+    return ScoredItems(support, unsupported, size, example, len(parts), sentence, of_sentence)
 
 
 def _words(score: DevScores, unsupported: Sequence[Span], sentences: int) -> tuple[FloatArray, ...]:

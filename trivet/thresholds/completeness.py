@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trivet.bundle.schema import CompletenessInfo
+from trivet.bundle.info import CompletenessInfo
 from trivet.measures.curves import FloatArray
 from trivet.model.aggregate import logits_of
 from trivet.thresholds.fit import LinearMap, minimize, probabilities

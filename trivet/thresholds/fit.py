@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trivet.bundle.schema import EvidenceInfo
+from trivet.bundle.info import EvidenceInfo
 from trivet.data.sentence_features import FEATURES
 from trivet.errors import DataError
 from trivet.measures.best_threshold import DEFAULT_THRESHOLD, best_threshold

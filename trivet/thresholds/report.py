@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from trivet.bundle.schema import (
+from trivet.bundle.info import (
     CalibrationError,
     CalibrationInfo,
     PlattInfo,

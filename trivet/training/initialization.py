@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
 from trivet.bundle.bundle import TOKENIZER_NAME, read_bundle
-from trivet.bundle.schema import BundleInfo
+from trivet.bundle.info import BundleInfo
 from trivet.bundle.weights import load_rag_model
 from trivet.configs.schema import TrainConfig
 from trivet.data.tokenization import SegmentTokenizer

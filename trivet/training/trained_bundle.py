@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import trivet
 from trivet.bundle.bundle import TEXTS_NAME, read_bundle, write_bundle
-from trivet.bundle.schema import (
+from trivet.bundle.info import (
     LABELS,
     BundleInfo,
     DataInfo,

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from trivet.bundle.bundle import read_bundle
-from trivet.bundle.schema import DataInfo
+from trivet.bundle.info import DataInfo
 from trivet.configs.schema import SourceConfig, TrainConfig
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import WindowSettings

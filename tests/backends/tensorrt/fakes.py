@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
-from trivet.bundle.schema import INPUTS, OUTPUTS
+from trivet.bundle.info import INPUTS, OUTPUTS
 from trivet.exporting.precision import emulated
 from trivet.model.aggregate import Outputs
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from trivet.backends.loading import load_engine
+from trivet.backends.opening import load_engine
 from trivet.backends.profiles import make_profiles
 from trivet.backends.tensorrt_build import EngineCache
 from trivet.bundle.backend_info import EngineTarget
 from trivet.bundle.bundle import read_bundle
 from trivet.errors import BackendError, BundleError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.exporting.tensorrt import export_tensorrt
+from trivet.exporting.tensorrt_export import export_tensorrt
 from trivet.records import Evaluation, LabelledExample, RagExample
 
 pytestmark = pytest.mark.usefixtures("fake_tensorrt")
@@ -130,7 +130,7 @@ def test_no_engine_of_another_version_graph_or_shape_is_loaded(
     load_engine(bundle)
     with monkeypatch.context() as patch:
         fewer = functools.partial(make_profiles, max_windows=8)
-        patch.setattr("trivet.backends.loading.make_profiles", fewer)
+        patch.setattr("trivet.backends.opening.make_profiles", fewer)
         with pytest.raises(BackendError, match="no engine"):
             load_engine(bundle)
     with pytest.raises(BackendError, match="no engine"):

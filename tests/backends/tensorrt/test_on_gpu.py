@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from tests.test_importing import save_checkpoint
-from trivet.backends.loading import load_engine
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.backends.opening import load_engine
 from trivet.backends.profiles import Sizes, make_windows
 from trivet.bundle.backend_info import EnginePrecision
 from trivet.bundle.bundle import read_bundle
 from trivet.evaluation.evaluator import Evaluator
 from trivet.export import export_onnx
-from trivet.exporting.tensorrt import export_tensorrt
+from trivet.exporting.tensorrt_export import export_tensorrt
 from trivet.importing import import_lettucedetect
 from trivet.records import Evaluation, LabelledExample, RagExample
 

@@ -10,7 +10,7 @@ from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
 from trivet.bundle.bundle import read_bundle
-from trivet.exporting.tensorrt import export_tensorrt
+from trivet.exporting.tensorrt_export import export_tensorrt
 from trivet.records import LabelledExample
 from trivet.serve.triton.repository import export_triton
 

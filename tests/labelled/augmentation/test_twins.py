@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trivet.labelled.augmentation.augment import Augmentation, augment_batch
-from trivet.labelled.augmentation.twins import TWINS, swap_value
-from trivet.labelled.augmentation.values import (
+from trivet.labelled.augmentation.changeable_values import (
     other_form,
 )
+from trivet.labelled.augmentation.twins import TWINS, swap_value
 from trivet.records import ContextSpan, Evidence, LabelledExample, Labels, RagExample, Span
 
 TOWER = "The tower is 330 metres tall. Gustave Eiffel opened it on March 31, 1889."

@@ -23,7 +23,7 @@ from trivet.model.aggregate import Outputs
 from trivet.serve.http.health import CANARY
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.running_server import RunningServer
-from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.server_settings import ServerSettings
 from trivet.serve.http.telemetry import Telemetry
 
 EXAMPLE: dict[str, Any] = {

@@ -13,9 +13,9 @@ from starlette.types import Receive, Scope, Send
 
 from trivet.serve.http.health import Health
 from trivet.serve.http.http_server import HttpServer, bind
-from trivet.serve.http.metrics import Metrics
+from trivet.serve.http.prometheus_metrics import Metrics
 from trivet.serve.http.request_middleware import RequestMiddleware
-from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.server_settings import ServerSettings
 
 # Longest time of a test; nothing here takes long.
 PATIENCE = 20.0

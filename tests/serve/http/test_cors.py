@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.serve.http.conftest import EXAMPLE, Serve
-from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.server_settings import ServerSettings
 
 OWN = "https://app.example"
 

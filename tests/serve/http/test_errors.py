@@ -14,8 +14,8 @@ import pytest
 from tests.serve.http.conftest import EXAMPLE, Asked, EvenBackend, Serve, Wire, refusal
 from trivet.records import Evaluation, FailedEvaluation
 from trivet.serve.http.batcher import Predictions
-from trivet.serve.http.errors import failure_error
-from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.request_errors import failure_error
+from trivet.serve.http.server_settings import ServerSettings
 
 
 def test_a_failed_example_keeps_its_code_where_clients_know_it() -> None:

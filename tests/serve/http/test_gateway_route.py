@@ -15,7 +15,7 @@ from tests.serve.http.conftest import EXAMPLE, Asked, EvenBackend, Serve, refusa
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import SpanCategory
 from trivet.serve.http.evaluation_routes import passages
-from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.server_settings import ServerSettings
 
 LABELS = {"hallucinated", *get_args(SpanCategory)}
 HOSTILE = {

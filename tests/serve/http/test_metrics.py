@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import FailedEvaluation
 from trivet.serve.http.batcher import BatcherState, Predictions, StageSeconds
-from trivet.serve.http.metrics import Metrics
+from trivet.serve.http.prometheus_metrics import Metrics
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from trivet.serve.http.metrics import Metrics
+from trivet.serve.http.prometheus_metrics import Metrics
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 RULES = DEPLOY / "prometheus-rules.yaml"

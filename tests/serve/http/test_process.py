@@ -21,7 +21,7 @@ import pytest
 from trivet.errors import BundleError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.serve.http.process import run_server
-from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.server_settings import ServerSettings
 
 ROOT = Path(__file__).resolve().parents[3]
 # Longest time of a step; a loaded machine is slow.
@@ -37,7 +37,7 @@ import sys
 from tests.serve.http.conftest import EvenBackend
 from trivet.evaluation.evaluator import Evaluator
 from trivet.serve.http.process import run_server
-from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.server_settings import ServerSettings
 
 class Hanging(EvenBackend):
     def run(self, windows):

@@ -83,7 +83,7 @@ def test_without_an_access_log_only_failures_of_the_server_have_lines(stream: io
     set_up_logging("json", access_log=False, stream=stream)
     log_request("abc", "POST", "/v1/evaluate", 200, 1.0)
     log_request("def", "POST", "/v1/evaluate", 503, 1.0)
-    logging.getLogger("trivet.backends.loading").info("loaded")
+    logging.getLogger("trivet.backends.opening").info("loaded")
     assert [line.get("status") for line in lines(stream)] == [503, None]
 
 

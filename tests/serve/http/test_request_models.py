@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trivet.logs.context_values import CONTEXT_ID_NAMES, CONTEXT_TEXT_NAMES
-from trivet.serve.http.errors import RequestError
+from trivet.serve.http.request_errors import RequestError
 from trivet.serve.http.request_models import (
     EvaluateBody,
     EvaluateMany,

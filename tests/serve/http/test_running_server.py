@@ -24,7 +24,7 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.model.aggregate import Outputs
 from trivet.serve.http.http_server import allowed_connections, bind
 from trivet.serve.http.running_server import RunningServer, warm_up_examples
-from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.server_settings import ServerSettings
 
 TLS = Path(__file__).parent / "tls"
 GET_LIVE = b"GET /health/live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"

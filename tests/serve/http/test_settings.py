@@ -12,7 +12,7 @@ import pytest
 from tests.command_line import exit_code
 from trivet.errors import ConfigError
 from trivet.serve.http import process
-from trivet.serve.http.settings import ServerSettings, is_loopback
+from trivet.serve.http.server_settings import ServerSettings, is_loopback
 
 PUBLIC = ("0.0.0.0", "::", "", "10.0.0.7", "localhost.example.org", "127.0.0.1.example.org")
 

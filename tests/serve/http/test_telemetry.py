@@ -21,7 +21,7 @@ from opentelemetry.trace import StatusCode
 
 import trivet
 from tests.serve.http.conftest import Asked
-from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.server_settings import ServerSettings
 from trivet.serve.http.telemetry import CAPTURE_CONTENT, Telemetry
 
 EXAMPLE = {

@@ -9,7 +9,7 @@ import pytest
 from tests.browser import IN_CHROMIUM, Tab, open_tab
 from tests.client.conftest import serving
 from trivet.evaluation.evaluator import Evaluator
-from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.server_settings import ServerSettings
 
 pytestmark = IN_CHROMIUM
 

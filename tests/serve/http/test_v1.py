@@ -15,10 +15,10 @@ from tests.serve.http.conftest import EXAMPLE, Asked, EvenBackend, Serve, refusa
 from trivet.evaluation.evaluator import Evaluator
 from trivet.logs.column_mapping import FIELD_NAMES
 from trivet.records import Evaluation, RagExample
-from trivet.serve.http.metrics import Metrics
+from trivet.serve.http.prometheus_metrics import Metrics
 from trivet.serve.http.request_models import ExampleBody, RequestOptions
 from trivet.serve.http.request_service import RequestService
-from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.server_settings import ServerSettings
 
 
 def verdict_of(embedded: Evaluator, **changes: Any) -> Any:

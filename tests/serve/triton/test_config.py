@@ -14,7 +14,7 @@ from tritonclient.grpc import model_config_pb2 as schema
 
 from trivet.backends.profiles import Sizes, choose_profile, make_profiles, shapes
 from trivet.bundle.backend_info import EngineInfo, EngineTarget
-from trivet.bundle.schema import INPUTS, OUTPUTS, TensorInfo
+from trivet.bundle.info import INPUTS, OUTPUTS, TensorInfo
 from trivet.serve.triton.config import (
     EncoderKind,
     judge_config,

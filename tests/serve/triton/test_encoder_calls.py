@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from trivet.backends.backend import ShapedBackend
-from trivet.backends.loading import load_tokenizer
+from trivet.backends.opening import load_tokenizer
 from trivet.backends.profiles import Sizes, choose_profile, make_profiles, make_windows, sizes_of
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE

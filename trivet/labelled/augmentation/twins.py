@@ -19,17 +19,9 @@ import numpy as np
 from trivet.data.sentences import split_sentences
 from trivet.data.spans import subtract_spans
 from trivet.labelled.augmentation.altered_responses import append_sentence
-from trivet.labelled.augmentation.removed_sentences import (
-    NEAR_DUPLICATE,
-    context_sentences,
-    distinct_words,
-    remove_evidence,
-    remove_sentences,
-    share_held,
-)
-from trivet.labelled.augmentation.values import (
+from trivet.labelled.augmentation.changeable_values import (
+    ChangeableValue,
     Kind,
-    Value,
     find_quantities,
     find_values,
     form_of,
@@ -38,6 +30,14 @@ from trivet.labelled.augmentation.values import (
     other_form,
     units_like,
     words_before,
+)
+from trivet.labelled.augmentation.removed_sentences import (
+    NEAR_DUPLICATE,
+    context_sentences,
+    distinct_words,
+    remove_evidence,
+    remove_sentences,
+    share_held,
 )
 from trivet.records import Evidence, LabelledExample, Span
 
@@ -123,7 +123,7 @@ def swap_value(
     return None
 
 
-def _values_of(texts: Sequence[str], kind: Kind) -> list[tuple[Value, tuple[str, ...]]]:
+def _values_of(texts: Sequence[str], kind: Kind) -> list[tuple[ChangeableValue, tuple[str, ...]]]:
     """Return the values of a kind in some texts, each with the two words before it."""
     values = ((text, value) for text in texts for value in find_values(text))
     return [(value, words_before(text, value)) for text, value in values if value.kind == kind]
@@ -151,7 +151,7 @@ def change_digit(labelled: LabelledExample, random: np.random.Generator) -> Labe
     return None
 
 
-def _differ(old: Value, new: Value) -> bool:
+def _differ(old: ChangeableValue, new: ChangeableValue) -> bool:
     """Tell whether one value can be mistaken for the other: not equal, written alike."""
     if old.kind == "entity":
         return old.normal not in new.normal and new.normal not in old.normal

@@ -24,7 +24,7 @@ from trivet.evaluation.answer_stream import PendingSentence, SentenceReader
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.postprocessing import with_support
 from trivet.records import Evaluation, FailedEvaluation, RagExample, to_json_text
-from trivet.serve.http.errors import failure_error, request_error
+from trivet.serve.http.request_errors import failure_error, request_error
 from trivet.serve.http.request_models import (
     ClassifyBody,
     EvaluateBody,
@@ -46,7 +46,7 @@ from trivet.serve.http.response_models import (
     Verdict,
 )
 from trivet.serve.http.routing import REFUSALS, add_get
-from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.server_settings import ServerSettings
 
 logger = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ def add_stream_route(router: APIRouter, service: RequestService, evaluator: Eval
         """
         service.check_contexts(body.example())
         made = events(request, body)
-        # What is refused before the first event is answered with its status.
+        # A refusal before the first event is answered with its status.
         return EventStream(await anext(made), made)
 
 

@@ -19,8 +19,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from trivet.evaluation.window_queue import Expired, Overloaded
 from trivet.records import FailedEvaluation, RagExample, to_json_text
 from trivet.serve.http.batcher import Batcher, Draining
-from trivet.serve.http.errors import STATUSES, RequestError
-from trivet.serve.http.metrics import Metrics
+from trivet.serve.http.prometheus_metrics import Metrics
+from trivet.serve.http.request_errors import STATUSES, RequestError
 from trivet.serve.http.response_models import ErrorAnswer, HealthAnswer
 from trivet.serve.http.routing import add_get
 

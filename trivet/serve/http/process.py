@@ -17,7 +17,7 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.serve.http.http_server import bind
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.running_server import RunningServer
-from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.server_settings import ServerSettings
 
 if TYPE_CHECKING:
     from trivet.serve.http.telemetry import Telemetry

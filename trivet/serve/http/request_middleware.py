@@ -22,12 +22,12 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from trivet.serve.http.errors import RequestError, error_response, request_error
 from trivet.serve.http.health import PROBES, PUBLIC, Health
 from trivet.serve.http.http_server import CHUNKS
 from trivet.serve.http.keys import KeyRing
-from trivet.serve.http.metrics import Metrics
-from trivet.serve.http.settings import LogFormat, ServerSettings
+from trivet.serve.http.prometheus_metrics import Metrics
+from trivet.serve.http.request_errors import RequestError, error_response, request_error
+from trivet.serve.http.server_settings import LogFormat, ServerSettings
 
 logger = logging.getLogger(__name__)
 

@@ -33,7 +33,7 @@ from trivet.logs.column_mapping import FIELD_NAMES
 from trivet.logs.context_values import CONTEXT_ID_NAMES, CONTEXT_TEXT_NAMES, names_or_none
 from trivet.logs.conversation import Turns, read_turns
 from trivet.records import ContextName, FailedEvaluation, RagExample
-from trivet.serve.http.errors import RequestError, failure_error
+from trivet.serve.http.request_errors import RequestError, failure_error
 from trivet.settings import ThresholdName
 
 T = TypeVar("T")

@@ -15,10 +15,10 @@ from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.evaluation.window_queue import Expired
 from trivet.records import Evaluation, FailedEvaluation, RagExample, to_json_text
 from trivet.serve.http.batcher import Batcher, Predictions, StageSeconds
-from trivet.serve.http.errors import RequestError, failure_error
-from trivet.serve.http.metrics import STAGES, Metrics
+from trivet.serve.http.prometheus_metrics import STAGES, Metrics
+from trivet.serve.http.request_errors import RequestError, failure_error
 from trivet.serve.http.request_models import RequestOptions
-from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.server_settings import ServerSettings
 
 T = TypeVar("T")
 

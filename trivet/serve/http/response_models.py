@@ -8,17 +8,17 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 import trivet
-from trivet.bundle.schema import EncoderInfo, Thresholds
+from trivet.bundle.info import EncoderInfo, Thresholds
 from trivet.data.windows import WindowSettings
 from trivet.evaluation.evaluator import Evaluator
 from trivet.heads import HeadName
 from trivet.model.architecture import Reduction
 from trivet.records import Evaluation, SpanCategory
-from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.server_settings import ServerSettings
 from trivet.settings import described_fields
 
 
-class Answer(BaseModel):
+class ResponseModel(BaseModel):
     """A part of an answer; no number is NaN."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
@@ -35,27 +35,27 @@ class Verdict(Evaluation):
     context_ids: tuple[str | None, ...] = ()
 
 
-class Fault(Answer):
+class Fault(ResponseModel):
     """The reason why an example failed."""
 
     code: str = Field(description="Stable reason, such as empty_contexts or too_long.")
     message: str = Field(description="Explanation in a sentence.")
 
 
-class Failed(Answer):
+class Failed(ResponseModel):
     """The result of an example that failed."""
 
     id: str | None = Field(description="Id of the example.")
     error: Fault
 
 
-class ManyAnswer(Answer):
+class ManyAnswer(ResponseModel):
     """One result for each example, in order."""
 
     results: list[Verdict | Failed]
 
 
-class SentenceRelevance(Answer):
+class SentenceRelevance(ResponseModel):
     """One sentence of a context."""
 
     start: int = Field(description="First character.")
@@ -66,14 +66,14 @@ class SentenceRelevance(Answer):
     )
 
 
-class ContextRelevance(Answer):
+class ContextRelevance(ResponseModel):
     """One context."""
 
     relevance: float | None = Field(description="Mean over its sentences; null where it has none.")
     sentences: list[SentenceRelevance]
 
 
-class RelevanceAnswer(Answer):
+class RelevanceAnswer(ResponseModel):
     """Relevance of the contexts to the question."""
 
     id: str | None = Field(description="Id of the request.")
@@ -89,7 +89,7 @@ class RelevanceAnswer(Answer):
     )
 
 
-class ClassifySpan(Answer):
+class ClassifySpan(ResponseModel):
     """A span that the context does not support."""
 
     start: int = Field(description="First code point of inputs.")
@@ -101,7 +101,7 @@ class ClassifySpan(Answer):
     text: str
 
 
-class ClassifyAnswer(Answer):
+class ClassifyAnswer(ResponseModel):
     """Unsupported spans by the contract token_spans.v1; without any, all is supported."""
 
     spans: list[ClassifySpan]
@@ -112,7 +112,7 @@ class ClassifyAnswer(Answer):
     model: str = Field(description="Name of the bundle.")
 
 
-class CalibrationAnswer(Answer):
+class CalibrationAnswer(ResponseModel):
     """Calibration of the probabilities."""
 
     errors: dict[HeadName, Any] = Field(
@@ -122,7 +122,7 @@ class CalibrationAnswer(Answer):
     split: str | None
 
 
-class BundleAnswer(Answer):
+class BundleAnswer(ResponseModel):
     """The loaded model."""
 
     name: str
@@ -135,7 +135,7 @@ class BundleAnswer(Answer):
     calibration: CalibrationAnswer
 
 
-class BackendAnswer(Answer):
+class BackendAnswer(ResponseModel):
     """The backend that runs the model."""
 
     name: str
@@ -161,11 +161,11 @@ _NUMBERS: dict[str, Any] = {
     if field.name in _LIMITS
 }
 LimitsAnswer = create_model(
-    "LimitsAnswer", __base__=Answer, __doc__="Limits of a request.", **_NUMBERS
+    "LimitsAnswer", __base__=ResponseModel, __doc__="Limits of a request.", **_NUMBERS
 )
 
 
-class InfoAnswer(Answer):
+class InfoAnswer(ResponseModel):
     """The server, its model and its limits."""
 
     version: str = Field(description="Version of trivet that serves.")
@@ -187,13 +187,13 @@ class InfoAnswer(Answer):
         )
 
 
-class HealthAnswer(Answer):
+class HealthAnswer(ResponseModel):
     """The server is healthy."""
 
     status: str
 
 
-class ErrorAnswer(Answer):
+class ErrorAnswer(ResponseModel):
     """A refused request."""
 
     error: str = Field(description="Explanation: field, numbers and way out.")
@@ -201,14 +201,14 @@ class ErrorAnswer(Answer):
     request_id: str = Field(description="Also in the server's log and in X-Request-Id.")
 
 
-class NoulAnswer(Answer):
+class NoulAnswer(ResponseModel):
     """The answer to a yes/no question."""
 
     type: Literal["noul"]
     noul: float = Field(description="Probability of yes.")
 
 
-class SystemOneAnswer(Answer):
+class SystemOneAnswer(ResponseModel):
     """Answers to the questions of a request, by their ids."""
 
     model: str = Field(description="Name of the bundle.")

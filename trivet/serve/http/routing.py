@@ -13,7 +13,7 @@ from typing import Any, get_type_hints
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 
-from trivet.serve.http.errors import STATUSES
+from trivet.serve.http.request_errors import STATUSES
 from trivet.serve.http.request_models import parser
 from trivet.serve.http.request_service import RequestService
 from trivet.serve.http.response_models import ErrorAnswer

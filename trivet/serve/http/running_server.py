@@ -21,17 +21,17 @@ from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.window_queue import Overloaded
 from trivet.records import FailedEvaluation, RagExample
 from trivet.serve.http.batcher import Batcher
+from trivet.serve.http.browser_pages import add_index_route, add_try_routes
 from trivet.serve.http.evaluation_routes import add_gateway_route, add_stream_route, add_v1_routes
 from trivet.serve.http.health import CANARY, Health, add_health_routes
 from trivet.serve.http.http_server import HttpServer
 from trivet.serve.http.keys import KeyRing
-from trivet.serve.http.metrics import Metrics
-from trivet.serve.http.pages import add_index_route, add_try_routes
+from trivet.serve.http.prometheus_metrics import Metrics
 from trivet.serve.http.request_middleware import RequestMiddleware
 from trivet.serve.http.request_service import RequestService
 from trivet.serve.http.response_models import InfoAnswer
 from trivet.serve.http.routing import route_class
-from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.server_settings import ServerSettings
 from trivet.serve.http.systemone import add_systemone_route
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError, from_json
 
 from trivet.evaluation.evaluator import Evaluator
 from trivet.records import Evaluation
-from trivet.serve.http.errors import SYSTEMONE_PATH, RequestError
+from trivet.serve.http.request_errors import SYSTEMONE_PATH, RequestError
 from trivet.serve.http.request_models import EvaluateBody, examples_of
 from trivet.serve.http.request_service import RequestService
 from trivet.serve.http.response_models import SystemOneAnswer, SystemOneRefusal

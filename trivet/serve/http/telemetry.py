@@ -34,7 +34,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import trivet
 from trivet.records import Evaluation
 from trivet.serve.http.batcher import Predictions
-from trivet.serve.http.metrics import STAGES
+from trivet.serve.http.prometheus_metrics import STAGES
 from trivet.verdict_json import SCORES, quote_unsupported
 
 EVENT = "gen_ai.evaluation.result"

@@ -22,8 +22,8 @@ from trivet.backends.backend import POSITIONS
 from trivet.backends.profiles import FEW_WINDOWS, STEP, Sizes, choose_profile, graph_sizes, shapes
 from trivet.backends.tensorrt import CONTEXTS
 from trivet.bundle.backend_info import EngineInfo, ShapeRange
+from trivet.bundle.info import INPUTS, outputs_of
 from trivet.bundle.manifest import MANIFEST_NAME
-from trivet.bundle.schema import INPUTS, outputs_of
 from trivet.errors import BundleError
 from trivet.heads import DEFAULT_HEADS
 from trivet.verdict_json import SCORES

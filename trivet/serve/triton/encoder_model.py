@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import triton_python_backend_utils as pb_utils
 
-from trivet.backends.loading import load_onnx
+from trivet.backends.opening import load_onnx
 from trivet.bundle.bundle import read_bundle
 from trivet.data.windows import Windows
 from trivet.errors import BackendError

@@ -119,7 +119,7 @@ class EncoderCalls:
 _MAX_ID = 1_000  # characters
 
 
-class Options(Part):
+class JudgeOptions(Part):
     """Content of ``options_json``; see ``Evaluator.evaluate``."""
 
     id: Annotated[str, Field(max_length=_MAX_ID)] | None = None
@@ -131,18 +131,18 @@ def read_request(
     contexts: Iterable[Any],
     response: Iterable[Any],
     options_json: Iterable[Any] | None = None,
-) -> tuple[RagExample, Options]:
+) -> tuple[RagExample, JudgeOptions]:
     """Return the example and the options in the input tensors of one request.
 
     Every tensor has one element of bytes, except ``contexts``, which has any number.
 
     Raises:
-        ExampleError: A text is not UTF-8 or missing, or the options are not ``Options``.
+        ExampleError: A text is not UTF-8 or missing, or the options are not ``JudgeOptions``.
     """
-    options = Options()
+    options = JudgeOptions()
     if options_json is not None:
         try:
-            options = Options.model_validate_json(_only("options_json", options_json))
+            options = JudgeOptions.model_validate_json(_only("options_json", options_json))
         except ValidationError as error:
             fault = fault_words(error, 1, ("options_json",))
             raise ExampleError(fault, code="validation") from error

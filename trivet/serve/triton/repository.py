@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trivet.backends.backend import check_self_test, choose_graph
-from trivet.backends.loading import find_engine
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.backends.opening import find_engine
 from trivet.backends.tensorrt import TensorRTBackend
 from trivet.bundle.bundle import (
     CARD_NAME,
@@ -31,7 +31,7 @@ from trivet.bundle.bundle import (
     read_bundle,
     write_bundle,
 )
-from trivet.bundle.schema import BundleInfo, GraphInfo
+from trivet.bundle.info import BundleInfo, GraphInfo
 from trivet.data.windows import Windows
 from trivet.errors import BundleError
 from trivet.heads import DEFAULT_HEADS

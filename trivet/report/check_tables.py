@@ -13,7 +13,7 @@ from trivet.measures.cascade import CascadeStep, Decided
 from trivet.measures.figures import Figure
 from trivet.measures.label_check import AtThreshold, LabelCheck, LabelError
 from trivet.records import Evaluation
-from trivet.report.sources import find_sources
+from trivet.report.shown_sources import find_sources
 from trivet.report.terminal import mark_unsupported, shortened, visible
 from trivet.settings import THRESHOLD_NAMES
 

@@ -25,8 +25,8 @@ from rich.progress import Progress as Bars
 
 from trivet.backends.backend import Backend
 from trivet.backends.device import find_gpu
-from trivet.backends.loading import find_graphs, load_tokenizer
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend
+from trivet.backends.opening import find_graphs, load_tokenizer
 from trivet.backends.profiles import Sizes, make_profiles, make_windows
 from trivet.backends.tensorrt import TensorRTBackend
 from trivet.backends.tensorrt_build import (
@@ -45,7 +45,7 @@ from trivet.bundle.bundle import (
     add_files,
     read_bundle,
 )
-from trivet.bundle.schema import GraphInfo
+from trivet.bundle.info import GraphInfo
 from trivet.bundle.self_test import read_self_test
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError

@@ -68,7 +68,7 @@ ShardOption = Annotated[
 
 
 @dataclass(frozen=True)
-class Reading:
+class LogReading:
     """Reading of a log: names of its fields by ours, format and encoding."""
 
     mapping: Annotated[
@@ -96,7 +96,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class RunSettings(Reading):
+class RunSettings(LogReading):
     """Settings for reading a log and for writing its verdicts."""
 
     allow_empty_contexts: Annotated[bool, _input("Evaluate answers without contexts.")] = False

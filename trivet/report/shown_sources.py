@@ -101,7 +101,7 @@ def check_citations(verdict: Evaluation) -> Citations | None:
     marked = [list(named.marks(sentence.text)) for sentence in verdict.sentences]
     if not any(marked):
         return None
-    # Of contexts with the same text, a sentence may cite any.
+    # A sentence may cite any of the contexts with the same text.
     texts = [tuple(sentence.text for sentence in context.sentences) for context in verdict.contexts]
     marks, cited, sourced = list[CitationMark](), 0, 0
     for sentence, spans, sources in zip(

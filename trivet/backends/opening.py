@@ -20,7 +20,7 @@ from trivet.backends.tensorrt import TensorRTBackend
 from trivet.backends.tensorrt_build import EngineCache, find_target
 from trivet.bundle.backend_info import EngineInfo, engine_key
 from trivet.bundle.bundle import INT8_NAME, TOKENIZER_NAME, WEIGHTS_NAME, Bundle
-from trivet.bundle.schema import GraphInfo
+from trivet.bundle.info import GraphInfo
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.data.windows import Windows
 from trivet.errors import BackendError, BundleError, install_line

@@ -81,7 +81,7 @@ _CONTEXT_CHARACTERS = 30  # before a value, in which the two words before it are
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class ChangeableValue:
     """A value and its place."""
 
     kind: Kind  # type of the value; only values of one type can be confused
@@ -117,9 +117,9 @@ def units_like(unit: str) -> list[str]:
     return [other for other in others if normalize_unit(other) != normal]
 
 
-def find_values(text: str) -> list[Value]:
+def find_values(text: str) -> list[ChangeableValue]:
     """Return the values of a text in order; they do not overlap."""
-    taken: list[Value] = []
+    taken: list[ChangeableValue] = []
     patterns: tuple[tuple[Kind, re.Pattern[str]], ...] = (
         ("date", _DATES),
         ("unit", _UNITS),
@@ -140,7 +140,7 @@ def find_values(text: str) -> list[Value]:
     return sorted(taken, key=lambda value: value.span.start)
 
 
-def words_before(text: str, value: Value) -> tuple[str, ...]:
+def words_before(text: str, value: ChangeableValue) -> tuple[str, ...]:
     """Return the two words before a value, in lower case."""
     start = value.span.start
     return tuple(text[max(0, start - _CONTEXT_CHARACTERS) : start].lower().split()[-2:])
@@ -190,7 +190,7 @@ def normalize_unit(unit: str) -> str:
     return singular.replace("metre", "meter").replace("litre", "liter")
 
 
-def _add(taken: list[Value], kind: Kind, match: re.Match[str], normal: str) -> None:
+def _add(taken: list[ChangeableValue], kind: Kind, match: re.Match[str], normal: str) -> None:
     span = Span(*match.span())
     if all(span.end <= other.span.start or other.span.end <= span.start for other in taken):
-        taken.append(Value(kind, span, match[0], normal))
+        taken.append(ChangeableValue(kind, span, match[0], normal))

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from trivet.ablation.grid import MeasuredRows
-from trivet.ablation.verdicts import JudgedRow
+from trivet.ablation.judged_rows import JudgedRow
 from trivet.backends.backend import POSITIONS
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.weights import load_rag_model

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from trivet.backends.backend import Backend
-from trivet.backends.loading import load_tokenizer
 from trivet.backends.onnx_runtime import OnnxRuntimeBackend, quick_sums_overflow
+from trivet.backends.opening import load_tokenizer
 from trivet.backends.openvino import OpenVinoBackend, load_openvino
 from trivet.bundle.backend_info import MAX_LOSS, Method, OpenVinoCandidate, OpenVinoInfo
 from trivet.bundle.bundle import (

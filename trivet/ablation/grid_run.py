@@ -23,8 +23,8 @@ from typing import Any, Literal
 from omegaconf import OmegaConf
 
 from trivet.ablation.grid import MeasuredRows, Run
-from trivet.ablation.scores import load_rows, score_rows
-from trivet.ablation.verdicts import write_rows
+from trivet.ablation.judged_rows import write_rows
+from trivet.ablation.score_rows import load_rows, score_rows
 from trivet.batch.resumable_jsonl import replace_file
 from trivet.bundle.bundle import read_bundle
 from trivet.configs.loading import dump_config

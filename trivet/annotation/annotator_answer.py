@@ -93,7 +93,7 @@ class SentenceSupport(BaseModel):
     fully_supported: bool
 
 
-class Answer(BaseModel):
+class AnnotatorAnswer(BaseModel):
     """The answer of an annotator, its fields in the order in which they are to be written."""
 
     model_config = ConfigDict(extra="forbid")
@@ -123,9 +123,9 @@ class Answer(BaseModel):
         return read_labels(values, keyed.contexts, keyed.response, name, SourceReport(name))
 
 
-def read_answer(text: str, keyed: KeyedExample) -> Answer:
+def read_answer(text: str, keyed: KeyedExample) -> AnnotatorAnswer:
     """Read an answer and check it; a ``ValueError`` lists what is wrong with it."""
-    answer = Answer.model_validate(_with_explanations(read_object(text)))
+    answer = AnnotatorAnswer.model_validate(_with_explanations(read_object(text)))
     if faults := list(_faults(answer, keyed)):
         raise ValueError("; ".join(faults))
     return answer
@@ -137,10 +137,10 @@ def _with_explanations(value: dict[str, Any]) -> dict[str, Any]:
     for support in value.get("sentence_support_information") or ():
         if isinstance(support, dict):
             support.setdefault("explanation", "")
-    return empty | {name: value[name] for name in Answer.model_fields if name in value}
+    return empty | {name: value[name] for name in AnnotatorAnswer.model_fields if name in value}
 
 
-def _faults(answer: Answer, keyed: KeyedExample) -> Iterator[str]:
+def _faults(answer: AnnotatorAnswer, keyed: KeyedExample) -> Iterator[str]:
     """Yield what contradicts the example or another part of the answer, in words."""
     support = answer.sentence_support_information
     counts = Counter(judged.response_sentence_key for judged in support)

@@ -12,7 +12,7 @@ from trivet.report.verdict_files import VerdictRow
 from trivet.serve.http.request_models import EvaluateOne, context_ids
 from trivet.serve.http.request_service import RequestService
 from trivet.serve.http.routing import add_get
-from trivet.serve.http.settings import ServerSettings
+from trivet.serve.http.server_settings import ServerSettings
 
 # The page, the style and the escaping are the report's.
 PAGES = ENVIRONMENT.overlay(

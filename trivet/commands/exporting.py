@@ -65,7 +65,7 @@ def openvino(
     rows = _load_rows(data, split)
     bundle = _with_graphs(bundle, out, ("fp32", "int8"), "portable", threads)
     with needs_extra("export"):
-        from trivet.exporting.openvino import describe, export_openvino
+        from trivet.exporting.openvino_export import describe, export_openvino
     chosen = export_openvino(bundle, rows, data, split, keep_fp32=out is None, threads=threads)
     for candidate in chosen.candidates:
         kept = " (kept)" if candidate.method == chosen.method else ""
@@ -105,7 +105,7 @@ def tensorrt(
             bundle, out, ("fp32", "int8", precision), form, threads, exported=exported
         )
     with needs_extra("tensorrt"):
-        from trivet.exporting.tensorrt import describe, export_tensorrt, show_steps
+        from trivet.exporting.tensorrt_export import describe, export_tensorrt, show_steps
     with show_steps() as progress:
         built = export_tensorrt(bundle, rows, data, precision, progress)
     print(describe(built))
