@@ -89,7 +89,6 @@ def test_imports_keep_to_the_layers() -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-
 def test_the_names_of_files_and_of_classes_are_used_once() -> None:
     files = [file for file in PACKAGE.rglob("*.py") if not file.stem.startswith("__")]
     names = [file.stem for file in files]

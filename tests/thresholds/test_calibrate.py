@@ -32,7 +32,7 @@ from trivet.model.rag_model import RagModel
 from trivet.thresholds import report as calibration_report
 from trivet.thresholds.apply import choose_thresholds
 from trivet.thresholds.choices import Choices
-from trivet.thresholds.fit import IDENTITY, probabilities
+from trivet.thresholds.fit import LinearMap, probabilities
 from trivet.thresholds.head_logits import read_heads
 from trivet.thresholds.joining import HeadLogits
 
@@ -117,7 +117,7 @@ def data(written: Path) -> Path:
     write_rows(path, rows)
     _, items, logits = read(written, path)
     places: dict[str, int] = dict.fromkeys(logits, 0)
-    middles = {name: probabilities(head, IDENTITY).sentences for name, head in logits.items()}
+    middles = {name: probabilities(head, LinearMap()).sentences for name, head in logits.items()}
     for row, item in zip(rows, items, strict=True):
         for name, (key, spans) in zip(DEFAULT_HEADS, spans_of(item).items(), strict=True):
             scores = middles[name]
@@ -169,7 +169,7 @@ def test_calibration_removes_the_old_graph(
     by_name = {report.name: report for report in calibrated.reports}
     fitted = {name for name in logits if by_name[name].found is not None}
     assert fitted == set(info.calibration.errors) == set(DEFAULT_HEADS)
-    check_answers(bundle, data, logits, {n: by_name[n].found or IDENTITY for n in logits})
+    check_answers(bundle, data, logits, {n: by_name[n].found or LinearMap() for n in logits})
     state, before = load_rag_model(read_bundle(bundle)).state_dict(), model.state_dict()
     for name in fitted:
         weight = f"heads.{name}.classifier.weight"
@@ -253,7 +253,7 @@ def test_overlap_is_in_bundle_and_graph(bundle: Path, shared: Path) -> None:
     _, items, logits = read(bundle, shared)
     calibrated = calibrate(bundle, [f"jsonl:{shared}"], "all", Choices(lexical_overlap=True))
     assert min(overlaps(bundle).values()) > 1
-    maps = {report.name: report.found or IDENTITY for report in calibrated.reports}
+    maps = {report.name: report.found or LinearMap() for report in calibrated.reports}
     check_answers(bundle, shared, logits, maps)
     assert ", lexical overlap " in (bundle / "README.md").read_text(encoding="utf-8")
 

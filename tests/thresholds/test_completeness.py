@@ -10,7 +10,7 @@ import pytest
 from tests.thresholds.test_fit import head
 from trivet.model.aggregate import completeness
 from trivet.thresholds.completeness import expected_completeness, fit_completeness
-from trivet.thresholds.fit import IDENTITY, LinearMap, probabilities
+from trivet.thresholds.fit import LinearMap, probabilities
 from trivet.thresholds.joining import sigmoid
 
 
@@ -28,7 +28,7 @@ def test_the_quotient_is_that_of_the_model() -> None:
         )
         for _ in range(2)
     ]
-    maps = LinearMap(2.0, 0.5), IDENTITY
+    maps = LinearMap(2.0, 0.5), LinearMap()
     quotients = expected_completeness(heads[0], heads[1], maps)
     tokens = [probabilities(*pair).tokens for pair in zip(heads, maps, strict=True)]
     shares = (1 / np.bincount(row)[row] / np.bincount(sentence))[sentence]

@@ -71,13 +71,6 @@ def dump_config(config: TrainConfig) -> str:
     return OmegaConf.to_yaml(OmegaConf.structured(config))
 
 
-def as_plain(config: TrainConfig) -> dict[str, Any]:
-    """Return the whole configuration as dictionaries, lists, strings and numbers."""
-    plain = OmegaConf.to_container(OmegaConf.structured(config))
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
-
-
 def described_keys() -> str:
     """Return all keys as YAML, with their defaults and, as comments, what they mean."""
     return "\n".join(_described(TrainConfig, ""))

@@ -69,9 +69,6 @@ class LinearMap:
     layer: SentenceLayer = NO_LAYER
 
 
-IDENTITY = LinearMap()
-
-
 def probabilities(
     head: HeadLogits, linear_map: LinearMap, faithfulness: Reduction = "weakest_sentence"
 ) -> Probabilities:
