@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,11 @@ def test_sources_are_left_out_by_words_of_their_licences() -> None:
     assert [source.share for source in kept] == pytest.approx([2 / 3, 1 / 3])
     with pytest.raises(ConfigError, match=r"data\.exclude_licences .* such that a source"):
         loaded(sources, "data.exclude_licences=[MIT, CC]")
+
+
+@pytest.mark.parametrize("recipe", ["embedded.yaml", "base.yaml"])
+def test_a_recipe_without_its_restricted_texts_names_no_other_owner(recipe: str) -> None:
+    words = "data.exclude_licences=[NC, research, academic]"
+    clean = load_config([Path(recipe)], [*GIVEN, words])
+    licences = [source.licence for source in clean.data.train]
+    assert licences and not re.search("MARCO|CNN|BBC|Yelp|NC|research", " ".join(licences))
