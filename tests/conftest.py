@@ -364,6 +364,7 @@ def labelled_examples(rag_example: RagExample) -> tuple[LabelledExample, ...]:
 
 def bundle_info(model_type: str = "bert", **changes: Any) -> BundleInfo:
     """Return the description of a tiny bundle with windows of 48 tokens, with some changes."""
+    from trivet.bundle import info
 
     described: dict[str, Any] = {
         "package_version": "0",

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from trivet.backends import device as devices
+from trivet.backends import opening
 from trivet.backends.device import Driver, find_gpu
 from trivet.backends.opening import OnnxGpuBackend, choose_backend, load_backend
 from trivet.bundle.bundle import read_bundle
@@ -59,8 +60,8 @@ def test_the_fastest_backend_of_a_device_is_the_default(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(loading, "_has_engine", lambda *_: engine)
-    monkeypatch.setattr(loading, "_torch_runs_it", lambda *_: in_torch)
+    monkeypatch.setattr(opening, "_has_engine", lambda *_: engine)
+    monkeypatch.setattr(opening, "_torch_runs_it", lambda *_: in_torch)
     bundle = read_bundle(tiny_bundle)
     assert choose_backend(bundle, None, device) == chosen
     assert ("faster: `trivet export tensorrt" in caplog.text) == (chosen == "torch")
