@@ -216,7 +216,7 @@ def guard(
         on_unsupported: ``mark`` lets an unsupported sentence pass with a mark behind it;
             ``replace`` lets a text pass in its place; ``stop`` ends the stream before the first
             one, and closes it. A sentence without a claim always passes, and so does one that says
-            that there is no answer, except that ``mark`` marks it where the contexts have one.
+            that there is no answer.
         replacement: Mark, or text in its place: a string, or a function of the event. ``None``
             means ``[unsupported]``, or a notice.
         judge: Evaluator or client; ``None`` uses the embedded bundle.
