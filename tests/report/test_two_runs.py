@@ -45,6 +45,7 @@ def test_differences_kinds_and_cards() -> None:
     assert row[5:] == ["9", "3", "12"]
     kinds = page.partition("<h2>Verdicts</h2>")[2].partition("</section>")[0]
     assert re.findall(r"</span>([^<]*)</td>", kinds)[:5] == ["unsupported", "12", "3", "0", "9"]
+    assert re.findall(r"</span>([^<]*)</td>", kinds)[5:] == ["supported", "0", "9", "9", "0"]
     assert "<h2>B - A by topic</h2>" in page
     cards = page.partition('<div id="answers">')[2]
     assert re.findall(r"<h3>row \d+ · (q\d+)", cards)[:2] == ["q3", "q2"]
@@ -53,6 +54,17 @@ def test_differences_kinds_and_cards() -> None:
     assert "Answer 3 at 0.0." in text and "Answer 3 at -0.3." in text
     assert "no longer unsupported" in cards
     assert cards.count("<article") == 8
+
+
+def test_a_pair_that_is_to_check_in_one_run_is_counted_and_named() -> None:
+    span = {"start": 0, "end": 1, "text": "A", "probability": 0.1}
+    runs = run(lambda _: 0.3), [make_row(n, 0.75, id_=f"q{n}", to_check=[span]) for n in (1, 2)]
+    page = render_comparison(runs, NAMES, ABOUTS)
+    kinds = page.partition("<h2>Verdicts</h2>")[2].partition("</section>")[0]
+    cells = re.findall(r"</span>([^<]*)</td>", kinds)
+    assert cells == ["to check", "0", "2", "2", "0", "supported", "2", "0", "0", "2"]
+    assert page.count('<span class="kind">newly to check</span>') == 2
+    assert "same verdict</span>" not in page and "newly abstains" not in page
 
 
 def test_unpaired_rows_and_other_questions_are_reported() -> None:

@@ -113,6 +113,17 @@ def test_verdicts_are_counted_by_the_values_of_a_column() -> None:
     assert cells[:5] == ["wrong", "3", "0", "2", "1"]
 
 
+def test_the_verdicts_of_a_column_add_up_to_its_rows() -> None:
+    span = {"start": 0, "end": 1, "text": "T", "probability": 0.1}
+    kinds: list[dict[str, Any]] = [{}, {"to_check": [span]}, {"abstains": True}]
+    rows = [make_row(n, 0.8, metadata={"gold": n // 3}, **kind) for n, kind in enumerate(kinds * 2)]
+    part = render_verdicts(rows, ABOUT).partition("<h2>By gold</h2>")[2].partition("</section>")[0]
+    header = re.findall(r"<th[^>]*>([^<]*)</th>", part)
+    assert header[:6] == ["gold", "rows", "failed", "to check", "supported", "abstains"]
+    cells = re.findall(r"</span>([^<]*)</td>", part)
+    assert cells[:6] == ["0", "3", "0", "1", "1", "1"]
+
+
 def test_texts_that_differ_from_the_verdict_are_not_shown() -> None:
     row = make_row()
     other = VerdictRow(1, "mill", "Q?", ("Another passage, quite.",), "Other answer.", row.verdict)

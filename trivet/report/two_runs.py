@@ -13,17 +13,16 @@ from trivet.measures.curves import BoolArray, FloatArray, IntArray
 from trivet.report.answer import read_answer
 from trivet.report.pages import Section, interval, render, with_interval
 from trivet.report.plots import interval_svg
-from trivet.report.tally import MIN_GROUPS, Mean, Tally, mean_of, tally
+from trivet.report.tally import KINDS, MIN_GROUPS, Mean, Tally, mean_of, tally
 from trivet.report.terminal import number
 from trivet.report.verdict_files import VerdictFile, VerdictRow
 from trivet.report.verdicts_page import SHOWN, Card, FilterChoices, short, take_in_turn
-from trivet.report.wording import ABSTAINS, UNSUPPORTED
+from trivet.report.wording import SUPPORTED
 from trivet.verdict_json import SCORES
 
 _MIN_CHANGE = 0.05  # of a score that rose or fell
 _NEW, _GONE = "newly {}", "no longer {}"
 _SAME = "same verdict"
-_KINDS = (UNSUPPORTED, ABSTAINS)
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,13 @@ class Pairing:
     def evaluated(self) -> BoolArray:
         """True for pairs with both verdicts, [m]."""
         return ~(self.first.failed | self.second.failed)
+
+    @property
+    def kinds(self) -> dict[str, tuple[BoolArray, BoolArray]]:
+        """Pairs with both verdicts of each kind that occurs, in either run, [m] each."""
+        first, second, known = self.first.kinds, self.second.kinds, self.evaluated
+        both = {kind: (first[kind] & known, second[kind] & known) for kind in KINDS}
+        return {kind: members for kind, members in both.items() if np.any(members)}
 
     def difference(self, score: str) -> FloatArray:
         """Return second minus first, NaN if either is missing, [m]."""
@@ -101,9 +107,9 @@ def render_comparison(
     """
     pairs = pair(tally(runs[0], by), tally(runs[1]))
     labels = (f"A: {names[0]}", f"B: {names[1]}")
-    changes = [form.format(kind) for kind in _KINDS for form in (_NEW, _GONE)]
+    changes = [name for name, changed in _changes(pairs).items() if changed.any()]
     scores = [f"change of {score}" for score in SCORES]
-    good = [*map(_GONE.format, _KINDS), _SAME]
+    good = [*map(_GONE.format, KINDS), _SAME]
     choices = FilterChoices([*changes, _SAME], scores, pairs.first.columns, good)
     numbers = _changed_most(pairs, shown)
     left_out = int(pairs.evaluated.sum()) - len(numbers)
@@ -159,12 +165,8 @@ def _score_section(pairs: Pairing) -> Section:
             for run in (pairs.first, pairs.second)
         ]
         rose, fell = int((change > _MIN_CHANGE).sum()), int((change < -_MIN_CHANGE).sum())
-        cells = (
-            *map(number, means),
-            number(mean.value, "+.3f"),
-            interval(mean.low, mean.high, "+.3f"),
-        )
-        rows.append((score, *cells, str(rose), str(fell), str(mean.n)))
+        difference = number(mean.value, "+.3f"), interval(mean.low, mean.high, "+.3f")
+        rows.append((score, *map(number, means), *difference, str(rose), str(fell), str(mean.n)))
         if mean.value is not None:
             points.append((score, mean.value, mean.low, mean.high))
     header = ("score", "A", "B", "B - A", "95 % interval", "rose", "fell", "pairs")
@@ -177,10 +179,18 @@ def _score_section(pairs: Pairing) -> Section:
     return Section("Scores", [paragraph], header, rows, drawings if points else ())
 
 
+def _changes(pairs: Pairing) -> dict[str, BoolArray]:
+    """Return which pairs became of a kind or left it, [m] each, by the words for that."""
+    changes = {}
+    for kind, (first, second) in pairs.kinds.items():
+        if kind != SUPPORTED:  # which the other words tell
+            changes |= {_NEW.format(kind): second & ~first, _GONE.format(kind): first & ~second}
+    return changes
+
+
 def _kind_section(pairs: Pairing) -> Section:
-    evaluated, rows = pairs.evaluated, []
-    for kind in _KINDS:
-        first, second = (run.kinds[kind] & evaluated for run in (pairs.first, pairs.second))
+    rows = []
+    for kind, (first, second) in pairs.kinds.items():
         counts = (first, second, second & ~first, first & ~second)
         rows.append((kind, *(str(int(count.sum())) for count in counts)))
     header = ("verdict", "in A", "in B", "new in B", "gone in B")
@@ -224,20 +234,15 @@ def _cards(
     for rows, places in zip(runs, pairs.places, strict=True):
         wanted = {int(places[index]) for index in numbers}
         kept_rows.append({index: row for index, row in enumerate(rows) if index in wanted})
-    changes = [pairs.difference(score) for score in SCORES]
+    changed, changes = _changes(pairs), [pairs.difference(score) for score in SCORES]
     for index in numbers:
         both = [
             kept[int(places[index])] for kept, places in zip(kept_rows, pairs.places, strict=True)
         ]
-        kinds = []
-        for kind in _KINDS:
-            before, after = pairs.first.kinds[kind][index], pairs.second.kinds[kind][index]
-            if before != after:
-                kinds.append((_NEW if after else _GONE).format(kind))
+        kinds = [name for name, members in changed.items() if members[index]] or [_SAME]
         known = [None if np.isnan(change[index]) else float(change[index]) for change in changes]
         codes = [int(column.codes[index]) for column in pairs.first.columns]
         answers = [read_answer(row, f"{run}{row.row}") for run, row in zip("ab", both, strict=True)]
-        kinds = kinds or [_SAME]
         yield Card(answers, kinds, kinds, known, codes, labels)
 
 

@@ -223,7 +223,6 @@ def _failure_section(counted: Tally) -> Section:
     return Section("Failed rows", paragraphs, ("row", "id", "code", "message"), rows)
 
 
-_KINDS = (UNSUPPORTED, SUPPORTED, ABSTAINS)
 _MAX_NAME = 40  # characters of a value in a drawing
 
 
@@ -237,7 +236,7 @@ def group_sections(counted: Tally) -> list[Section]:
 
 
 def _group_section(counted: Tally, column: Column) -> Section:
-    rows = []
+    rows, kinds = [], [kind for kind in KINDS if counted.kinds[kind].any()]
     points: dict[str, list[tuple[str, float, float | None, float | None]]] = {}
     for code, value in [*enumerate(column.values), (-1, "(none)")]:
         among = column.codes == code
@@ -245,7 +244,7 @@ def _group_section(counted: Tally, column: Column) -> Section:
             continue
         evaluated = int((among & ~counted.failed).sum())
         means = {score: counted.mean(score, among) for score in SCORES}
-        counts = [str(int((counted.kinds[kind] & among).sum())) for kind in _KINDS]
+        counts = [str(int((counted.kinds[kind] & among).sum())) for kind in kinds]
         cells = [with_interval(mean.value, mean.low, mean.high) for mean in means.values()]
         rows.append((value, str(evaluated), str(int(among.sum()) - evaluated), *counts, *cells))
         for score, mean in means.items():
@@ -254,7 +253,7 @@ def _group_section(counted: Tally, column: Column) -> Section:
                 points.setdefault(score, []).append(point)
     unit = "mean with 95 % interval"
     drawings = [interval_svg(drawn, score, unit, 0.0, 1.0) for score, drawn in points.items()]
-    header = (column.name, "rows", "failed", *_KINDS, *SCORES)
+    header = (column.name, "rows", "failed", *kinds, *SCORES)
     paragraphs = ["Answers by verdict, and means with 95 % intervals."]
     return Section(f"By {column.name}", paragraphs, header, rows, drawings)
 
