@@ -8,7 +8,6 @@ This prints:
     supported_share 0.5
     relevance       0.2
     utilization     0.2
-    completeness    0.4
 
     The crossing takes eighteen minutes. Tickets are sold on board for nine euros.
                                                                        ^^^^^^^^^^
@@ -34,7 +33,7 @@ RESPONSE = "The crossing takes eighteen minutes. Tickets are sold on board for n
 def main() -> None:
     """Evaluate, then print the scores and the response with its unsupported parts underlined."""
     verdict = trivet.evaluate(question=QUESTION, contexts=CONTEXTS, response=RESPONSE)
-    for name in ("faithfulness", "supported_share", "relevance", "utilization", "completeness"):
+    for name in ("faithfulness", "supported_share", "relevance", "utilization"):
         print(f"{name:16}{getattr(verdict, name):.1f}")
     print()
     print(RESPONSE)

@@ -15,7 +15,7 @@ from trivet.report.run_tally import SCORES, RunTally
 def tally() -> RunTally:
     counted = RunTally()
     for faithfulness, relevance in ((0.5, 0.25), (None, 0.75), (1.0, 0.5)):
-        result = verdict(faithfulness, (), relevance, utilization=None, completeness=None)
+        result = verdict(faithfulness, (), relevance, utilization=None, completeness=0.5)
         adherent = None if faithfulness is None else faithfulness > 0.6
         about: dict[str, Any] = {
             "adherent": adherent,
@@ -35,6 +35,7 @@ def test_a_tally_is_read_back_as_it_was_and_shards_add_up() -> None:
     assert (two.evaluated, two.failed, two.windows) == (6, 6, 12)
     assert [two.mean(score) for score in SCORES] == [counts.mean(score) for score in SCORES]
     assert two.lines()[0] == "2 unsupported, 2 abstain, 2 without a response, 6 failed"
+    assert two.lines()[-1].startswith("means: ") and "completeness" not in two.lines()[-1]
     with pytest.raises(KeyError):
         RunTally.from_dict({})
 

@@ -32,6 +32,7 @@ def test_rich_shows_a_verdict_without_control_characters_or_markup() -> None:
         assert words in text
     for note in ("7 tokens of the question", "read in 2 chunks", "1 characters could not be"):
         assert note in text
+    assert "utilization" in text and "completeness" not in text
 
 
 def test_every_unsupported_span_is_in_brackets(judge: Evaluator) -> None:

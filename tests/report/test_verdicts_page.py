@@ -43,6 +43,8 @@ def test_an_answer_shows_its_spans_sentences_contexts_and_what_was_cut() -> None
     assert '<mark class="tv-unsupported">was built </mark>' in card
     assert "✗ 0.25" in card and "0.83" not in card  # one number for a sentence
     assert "[1] · doc-7" in card
+    assert "<summary>1 context, sentence by sentence</summary>" in card
+    assert "relevance, mean 0.30" in card and "completeness" not in card.partition("</article>")[0]
     source = 'class="tv-s tv-r3 tv-u2" data-n="0.35·0.21" id="row-1-1-1"'
     assert f"{source}>It was built of stone in 1817." in card
     assert '<a href="#row-1-1-1" data-places="row-1-1-1">[1]</a>' in card

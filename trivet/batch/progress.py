@@ -12,8 +12,7 @@ from rich.text import Text
 
 from trivet.batch.run import OnBlock
 from trivet.logs.log import Log
-from trivet.report.run_tally import RunTally
-from trivet.verdict_json import SCORES
+from trivet.report.run_tally import SHOWN_SCORES, RunTally
 
 Say = Callable[[Callable[[], str]], None]
 """Shows a line if it is time for one; the line is only made then."""
@@ -76,7 +75,7 @@ class Reporter:
                 f"{(tally.rows - first_rows) / seconds:.1f} rows/s",
                 f"{(tally.windows - first_windows) / seconds:.1f} windows/s",
             ]
-            means = {score: tally.mean(score) for score in SCORES}
+            means = {score: tally.mean(score) for score in SHOWN_SCORES}
             parts += [f"{score} {mean:.3f}" for score, mean in means.items() if mean is not None]
             if share is not None and share > first_share:
                 left = seconds * (1.0 - share) / (share - first_share)

@@ -18,6 +18,7 @@ _COUNTS = (
     *("unsupported", "to_check", "abstaining"),
 )
 SCORES = (verdict_json.SCORES[0], "supported_share", *verdict_json.SCORES[1:])
+SHOWN_SCORES = SCORES[:-1]  # completeness is too rough to be read at first sight
 
 
 @dataclass
@@ -137,6 +138,6 @@ class RunTally:
             by_code = ", ".join(f"{code} {n}" for code, n in self.failures.most_common())
             lines.append(f"failed: {by_code}")
         means = [
-            f"{score} {mean:.3f}" for score in SCORES if (mean := self.mean(score)) is not None
+            f"{name} {mean:.3f}" for name in SHOWN_SCORES if (mean := self.mean(name)) is not None
         ]
         return [*lines, f"means: {', '.join(means)}"] if means else lines

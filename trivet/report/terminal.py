@@ -16,7 +16,7 @@ from trivet.errors import DataError
 from trivet.heads import CONTEXT_HEADS
 from trivet.records import Evaluation
 from trivet.report.answer import displayed_texts, evaluation_notes, rebuilt_texts
-from trivet.report.run_tally import SCORES
+from trivet.report.run_tally import SHOWN_SCORES
 from trivet.report.shown_sources import find_sources
 from trivet.report.verdict_files import VerdictFile, VerdictRow
 from trivet.report.wording import (
@@ -112,7 +112,7 @@ def _scores(verdict: Evaluation) -> Table:
         "supported_share": count(len(verdict.sentences), "sentence"),
         "relevance": count(len(verdict.contexts), "context"),
     }
-    for name in SCORES:
+    for name in SHOWN_SCORES:
         remark = Text(remarks.get(name, ""), style="dim")
         title = Text(name.replace("_", " "), style="bold")
         table.add_row(title, number(getattr(verdict, name)), remark)
