@@ -232,7 +232,7 @@ def _render_own(measured: MeasuredBundle, labelled: PlainRows) -> RenderableType
     figures = {figure.measure: figure for figure in reversed(measured.figures)}
     auroc, counting = (figures.get(f"{name}_auroc") for name in ("hallucination", "word_counting"))
     check = render_label_check(measured.check, auroc, counting, labelled.column, labelled.readings)
-    return Group(check, render_cascade(measured.cascade)) if measured.cascade else check
+    return Group(check, render_cascade(measured.cascade, auroc)) if measured.cascade else check
 
 
 @options

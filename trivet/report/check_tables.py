@@ -51,7 +51,7 @@ def render_label_check(
         *_auroc("AUROC", auroc),
         *_auroc("that of counting words", counting),
         Text(),
-        _thresholds(check),
+        _thresholds(check, _beats_chance(auroc)),
         *_remarks(check, auroc),
     ]
     if check.errors:
@@ -71,15 +71,15 @@ CASCADE_NOTE = (
 )
 
 
-def render_cascade(steps: Sequence[CascadeStep]) -> RenderableType:
-    """Return the table of the answers that two thresholds decide, and the thresholds to copy."""
+def render_cascade(steps: Sequence[CascadeStep], auroc: Figure | None) -> RenderableType:
+    """Return what two thresholds decide, and the thresholds if the AUROC is better than chance."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for name in CASCADE_HEADER:
         table.add_column(name, justify="right", no_wrap=True)
     for cells in cascade_cells(steps):
         table.add_row(*cells)
     parts: list[RenderableType] = [Text(), Text("left to Trivet", style="bold"), table]
-    for step in steps:
+    for step in steps if _beats_chance(auroc) else ():
         sides = (("flagged", step.flagged.threshold), ("passed", step.passed.threshold))
         parts += [
             Text(f"{100 * step.precision:.3g} % {word}: trivet evaluate LOG --threshold {at:.15g}")
@@ -132,7 +132,12 @@ def _auroc(name: str, auroc: Figure | None) -> Iterator[Text]:
     yield Text(f"{name} {auroc.value:.2f} ({interval}; {auroc.groups} source documents)")
 
 
-def _thresholds(check: LabelCheck) -> Table:
+def _beats_chance(auroc: Figure | None) -> bool:
+    """Return whether the interval of an AUROC, rounded as it is shown, lies above .5."""
+    return auroc is not None and auroc.low is not None and round(auroc.low, 2) > 0.5
+
+
+def _thresholds(check: LabelCheck, advised: bool) -> Table:
     rate = f"at most {100 * check.false_alarms:.3g} % false alarms"
     names = {"used": "of these verdicts", "rate": rate, "best_f1": "best F1 on these rows"}
     names |= {name: f"{name}, of the bundle" for name in THRESHOLD_NAMES}
@@ -141,10 +146,12 @@ def _thresholds(check: LabelCheck) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("")
     for threshold in check.thresholds:
+        chosen = threshold.name in ("rate", "best_f1")
+        if chosen and not advised:
+            continue
         alarms = _share(threshold.false_alarms, threshold.false_alarms + threshold.passed)
         finds = _share(threshold.found, threshold.found + threshold.missed)
         # A chosen threshold is shown whole: rounded, it might flag other answers.
-        chosen = threshold.name in ("rate", "best_f1")
         number = f"{threshold.threshold:.15g}" if chosen else f"{threshold.threshold:.4g}"
         table.add_row(number, alarms, finds, names[threshold.name])
     return table
@@ -155,7 +162,7 @@ def _share(count: int, total: int) -> str:
 
 
 def _remarks(check: LabelCheck, auroc: Figure | None) -> Iterator[Text]:
-    if auroc is None or auroc.low is None or auroc.low <= 0.5:
+    if not _beats_chance(auroc):
         text = (
             "these labels do not show Trivet to be better than chance, so no threshold is advised"
         )
@@ -175,11 +182,8 @@ def _error(number: int, error: LabelError) -> Iterator[RenderableType]:
     example, verdict = error.row.example, error.row.evaluation
     assert isinstance(verdict, Evaluation)
     supported = bool(example.labels.adherent)
-    kind = (
-        "false alarm: labelled supported, judged unsupported"
-        if supported
-        else "missed: labelled unsupported, judged supported"
-    )
+    kind = "false alarm" if supported else "missed"
+    kind += f": labelled {_SAID[supported]}, judged {_SAID[not supported]}"
     name = visible(example.example.id or "")
     yield Text.assemble(f"{number}. ", (name, "bold"), f"  {kind}, support {error.support:.2f}")
     table = Table.grid(padding=(0, 2, 0, 0))
