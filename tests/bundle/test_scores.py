@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from trivet.bundle.bundle import read_bundle
-from trivet.bundle.info import AlarmsInfo
+from trivet.bundle.hub import EMBEDDED_BUNDLE
+from trivet.bundle.info import UNBOUNDED, AlarmsInfo
+from trivet.bundle.model_card import render_card
 from trivet.bundle.scores import error_rates, keep_scores
 from trivet.measures.figures import ErrorRates, Figure
+from trivet.measures.rule_sets import ANSWERS
 
 
 def figure(measure: str, value: float, generator: str | None = None) -> Figure:
@@ -42,3 +47,13 @@ def test_errors_are_those_at_the_default_threshold() -> None:
     assert error_rates([alarms]) == [
         ErrorRates("made/up", "dev", supported=15, flagged=3, unsupported=5, found=4)
     ]
+
+
+@pytest.mark.parametrize("name", ["QA", *UNBOUNDED])
+def test_the_card_says_which_false_alarms_do_not_bound_the_thresholds(name: str) -> None:
+    assert name in ANSWERS
+    none = (0, 0, 0)
+    alarms = AlarmsInfo(data=name, faithful=1, false_alarms=none, hallucinated=1, found=none)
+    card = render_card(read_bundle(EMBEDDED_BUNDLE).info.model_copy(update={"alarms": (alarms,)}))
+    sentence = f"False alarms of {name} do not bound the thresholds: most are claims that"
+    assert (sentence in card) is (name in UNBOUNDED)

@@ -21,6 +21,7 @@ from trivet.model.architecture import NO_LAYER, Granularity, Reduction, Sentence
 from trivet.settings import Precision, ThresholdName
 
 SCHEMA_VERSION = 1
+UNBOUNDED = ("Data2txt", "search")  # sets whose false alarms bound no threshold: docs/metrics.md
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 

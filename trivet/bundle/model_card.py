@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trivet.bundle.backend_info import MAX_LOSS, OpenVinoInfo
-from trivet.bundle.info import BundleInfo, CalibrationInfo, ScoreInfo
+from trivet.bundle.info import UNBOUNDED, BundleInfo, CalibrationInfo, ScoreInfo
 
 _REDUCTIONS = {
     "weakest_token": "the support of the least supported token of the response",
@@ -117,9 +117,11 @@ def _alarms(info: BundleInfo) -> str:
         for alarm in info.alarms
     ]
     header = ["dev set", "found, %", "hallucinated", "false alarms, %", "faithful"]
-    return "\n\nAnswers that are flagged at careful, balanced and strict:\n\n" + _table(
-        header, rows
-    )
+    apart = " and ".join(alarm.data for alarm in info.alarms if alarm.data in UNBOUNDED)
+    why = "do not bound the thresholds: most are claims that the labels do not judge."
+    more = f"\n\nFalse alarms of {apart} {why}" if apart else ""
+    title = "Answers that are flagged at careful, balanced and strict:"
+    return f"\n\n{title}\n\n{_table(header, rows)}{more}"
 
 
 def _shares(counts: Sequence[int], n: int) -> str:

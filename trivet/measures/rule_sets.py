@@ -26,8 +26,6 @@ RAGBENCH = "RAGBench"
 PAIRED = {"changed_facts": "changed facts", "conflicts_names": "other names"}
 ANSWERS = (*RAGTRUTH.values(), RAGBENCH, "search", "dialogue", "long answers", *PAIRED.values())
 """Sets whose AUROC of answers decides."""
-UNBOUNDED = ("Data2txt", "search")
-"""Sets whose false alarms do not bound the sentence threshold: see docs/metrics.md."""
 RANKED = {"wikiqa": "WikiQA", "selqa": "SelQA"}
 TOPICS = "topics"
 

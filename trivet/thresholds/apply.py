@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from trivet.bundle.bundle import Bundle, add_files
-from trivet.bundle.info import AlarmsInfo, BundleInfo, Thresholds
+from trivet.bundle.info import UNBOUNDED, AlarmsInfo, BundleInfo, Thresholds
 from trivet.errors import BundleError, DataError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.example_batch import Joined
@@ -21,7 +21,7 @@ from trivet.labelled.sources import load_source
 from trivet.measures.false_alarms import Judged, named_thresholds
 from trivet.measures.label_check import JudgedAnswers, judge_answers
 from trivet.measures.predictions import Prediction
-from trivet.measures.rule_sets import ANSWERS, UNBOUNDED
+from trivet.measures.rule_sets import ANSWERS
 from trivet.records import LabelledExample
 from trivet.settings import FALSE_ALARMS, THRESHOLD_NAMES, BackendName
 from trivet.thresholds.choices import Choices
