@@ -77,6 +77,24 @@ def test_other_texts_are_read_as_they_are(text: str) -> None:
     assert read_structure(text) is None
 
 
+@pytest.mark.parametrize("form", range(3))
+@pytest.mark.parametrize(("length", "is_read"), [(6, True), (500, False), (50_000, False)])
+def test_names_are_not_repeated_without_bound(form: int, length: int, is_read: bool) -> None:
+    name = "a" * length
+    leaves = {name: {f"leaf {n}": n for n in range(8000)}}
+    table = f"| {name} | b |\n|---|---|\n" + "| 1 | 2 |\n" * 8000
+    text = (json.dumps(leaves), repr(leaves), table)[form]
+    # With all names, of which the longest would fill gigabytes, it would be read.
+    read = read_structure(text)
+    assert (read is not None) is is_read
+    assert read is None or len(read.read) < 9 * len(text) + 10_000
+
+
+def test_a_line_of_spaces_below_a_bar_takes_linear_time() -> None:
+    # With quadratic time this would not end.
+    assert read_structure("a | b\n" + " " * 300_000 + "c") is None
+
+
 def test_a_python_literal_is_read_like_json() -> None:
     text = str(
         {"name": 'Joe\'s "Inn"\n', "open_on": {"Mon": (9, -17.5)}, "wifi": None, "bar": True}

@@ -2,8 +2,8 @@
 
 An encoder that was trained on sentences reads ``{"wifi": "free"}`` badly, and the cell of a table
 without its header hardly at all. Names of enclosing objects and headers are repeated before each
-value; such repeated text has no place of its own. Literals are what ``repr`` writes of dictionaries
-and lists; nothing in them is ever run.
+value; such repeated text has no place of its own, and a text that would grow too long by it is read
+as it is. Literals are what ``repr`` writes of dictionaries and lists; nothing in them is ever run.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from trivet.records import Span
 _SHORT = 60  # characters; shorter values of a list are written on one line
 _MAX_LITERAL = 200_000  # characters; a longer literal is read as text
 _MAX_DEPTH = 50  # brackets in brackets of a literal
+_MAX_INSERTED = 8, 10_000  # characters: times those of the text, and beside that
 _TOKEN = re.compile(r'\s*(?:("(?:[^"\\]|\\.)*")|([-+.\w]+)|([{}\[\],:]))', re.DOTALL)
 _ESCAPE = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|.", re.DOTALL)
 # Strings have the escapes of ``repr`` alone, and whatever is not a bracket or colon is followed by
@@ -38,7 +39,7 @@ _LITERAL_TOKEN = re.compile(
     r"|(None|True|False|-?\d[\d.]*+(?:e[-+]?\d++)?)(?=\s*+[,:\]})])"
     r"|([{}\[\](),:]))\s*"
 )
-_RULE = re.compile(r"\s*\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?")
+_RULE = re.compile(r"\s*+\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,7 @@ class _Lines:
         self._read: list[str] = []
         self._places: list[tuple[int, int]] = []
         self._sentences: list[Span] = []
+        self._left = _MAX_INSERTED[0] * len(text) + _MAX_INSERTED[1]
 
     def copy(self, start: int, end: int) -> None:
         """Read a part of the text as it is."""
@@ -95,7 +97,10 @@ class _Lines:
         self._places += ((n, n + 1) for n in range(start, end))
 
     def add(self, inserted: str, at: int) -> None:
-        """Read what the text does not have at a place."""
+        """Read what the text does not have at a place; ``ValueError`` if it becomes too much."""
+        self._left -= len(inserted)
+        if self._left < 0:
+            raise ValueError("names are repeated too often")
         self._read += inserted
         self._places += [(at, at)] * len(inserted)
 
@@ -144,12 +149,12 @@ def read_structure(text: str) -> StructuredText | None:
 
     Tables are those of Markdown, and texts whose lines all have as many tabs.
     """
-    begins = text.lstrip()[:1]
-    if begins in ("{", "["):
-        return _read_nested(text)
-    if "|" in text or "\t" in text:
-        return _read_tables(text)
-    return None
+    try:
+        if text.lstrip()[:1] in ("{", "["):
+            return _read_nested(text)
+        return _read_tables(text) if "|" in text or "\t" in text else None
+    except (ValueError, RecursionError):
+        return None
 
 
 def _read_nested(text: str) -> StructuredText | None:
@@ -157,12 +162,9 @@ def _read_nested(text: str) -> StructuredText | None:
     if notation is None:
         return None
     lines = _Lines(text, notation)
-    try:
-        matches = notation.token.finditer(text)
-        tokens = (match.span(match.lastindex or 0) for match in matches)
-        _write(lines, text, _parse(text, tokens, next(tokens)), (), None)
-    except (ValueError, RecursionError):
-        return None
+    matches = notation.token.finditer(text)
+    tokens = (match.span(match.lastindex or 0) for match in matches)
+    _write(lines, text, _parse(text, tokens, next(tokens)), (), None)
     return lines.result()
 
 
@@ -257,21 +259,20 @@ def _read_tables(text: str) -> StructuredText | None:
     lines = _Lines(text)
     has_table, at, prose = False, 0, 0
     while at < len(rows):
-        is_head = by_tabs and at == 0
-        if not is_head:
-            is_head = at + 1 < len(rows) and _RULE.fullmatch(text, *rows[at + 1]) is not None
-        head = _cells(text, rows[at], by_tabs) if is_head else []
+        ruled = at + 1 < len(rows) and _RULE.fullmatch(text, *rows[at + 1])
+        head = _cells(text, rows[at], by_tabs) if ruled or (by_tabs and at == 0) else []
         if len(head) < 2:
             at += 1
             continue
         has_table = True
         _write_prose(lines, text, prose, rows[at][0])
         _write_row(lines, text, head, ())
+        names = [text[start:end] for start, end in head]
         at += 1 if by_tabs else 2
         while at < len(rows) and (cells := _cells(text, rows[at], by_tabs)):
             if len(cells) < 2:
                 break
-            _write_row(lines, text, cells, [text[start:end] for start, end in head])
+            _write_row(lines, text, cells, names)
             at += 1
         prose = rows[at][0] if at < len(rows) else len(text)
     _write_prose(lines, text, prose, len(text))
@@ -301,8 +302,7 @@ def _cells(text: str, row: tuple[int, int], by_tabs: bool) -> list[tuple[int, in
     """Return the places of the cells of a line, without the space around them."""
     start, end = row
     if not by_tabs:
-        line = text[start:end]
-        start += len(line) - len(line.lstrip().removeprefix("|"))
+        start = end - len(text[start:end].lstrip().removeprefix("|"))
         end = start + len(text[start:end].rstrip().removesuffix("|"))
     cuts = [n for n in range(start, end) if text[n] == ("\t" if by_tabs else "|")]
     spans = []
