@@ -127,6 +127,16 @@ def test_thoughts_fences_and_marks_of_formulas_are_a_frame() -> None:
     assert roles == (frame, frame, frame, "claim", frame, frame, "claim", frame)
 
 
+def test_thoughts_without_an_end_are_a_frame_so_far() -> None:
+    def roles(text: str) -> list[str]:
+        return list(sentence_roles(text, split_sentences(text)))
+
+    text = "Sure!\n<think>\nIt has 3 rooms. Or 4?"
+    assert set(roles(text)) == {"no_claim"}
+    assert roles(f"{text}\n</think>\nIt has 4 rooms.")[-1] == "claim"
+    assert roles("Reasons stand after <think> marks. It has 4 rooms.") == ["claim", "claim"]
+
+
 @pytest.mark.parametrize("marks", ["!", "---", "* "])
 def test_marks_before_a_claim_take_linear_time(marks: str) -> None:
     # With quadratic time this would not end.

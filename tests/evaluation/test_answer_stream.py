@@ -125,6 +125,13 @@ def test_sentences_without_a_claim_and_abstentions_are_told(judge: Evaluator) ->
     assert (event.text, event.supported) == ("**The mill**", None)
 
 
+def test_thoughts_that_have_not_ended_are_not_judged(judge: Evaluator) -> None:
+    stream = judge.stream(QUESTION, CONTEXTS)
+    text = "<think>\nThe mill is new. It had ten keepers.\n</think>\n\nThe mill is old. It is red."
+    judged = [event.text for event in stream.feed(text) if event.supported is not None]
+    assert judged == ["The mill is old."]
+
+
 def test_a_stream_that_ends_in_mid_word_is_judged_by_flush(judge: Evaluator) -> None:
     stream = judge.stream(QUESTION, CONTEXTS)
     stream.feed("The mill is old. It is ma")

@@ -213,6 +213,7 @@ _COUNTED = re.compile(r"\b(?:how (?:many|much)|which|any|are there|is there)\b",
 _MARKED_LINE = re.compile(r"\s*(?:#{1,6}\s.*|\*\*[^*\n]{1,80}\*\*:?|__[^_\n]{1,80}__:?)\s*$")
 _HEADING_WORDS = 8
 _FRAME = re.compile(r"\s*(?:(?:`{3,}|~{3,})\s*[\w+-]*|(?:\\boxed|[\\$[\](){}])+|</?think>)\s*")
+_THOUGHT = re.compile(r"^[ \t]*<think>", re.MULTILINE)
 _THOUGHT_END = "</think>"
 
 
@@ -226,17 +227,19 @@ def sentence_roles(
 
     A heading is a line with heading or bold marks, or of few words before a colon, that another
     sentence follows. The head of a table and the marks around code or a formula claim nothing
-    either, and neither do thoughts that end with ``</think>``. ``values`` are those of each
-    sentence, with their places in ``contexts``.
+    either, nor do thoughts before ``</think>``, or after a line's ``<think>`` that it does not end.
+    ``values`` are those of each sentence, with their places in ``contexts``.
     """
     thought = response.rfind(_THOUGHT_END) + len(_THOUGHT_END) if _THOUGHT_END in response else 0
+    unended = next((mark.start() for mark in _THOUGHT.finditer(response, thought)), len(response))
     roles: list[SentenceRole] = []
     for number, span in enumerate(sentences):
         text = response[span.start : span.end]
         followed = number + 1 < len(sentences)
         role = role_of(text, values[number] if values else (), contexts)
         frame = _FRAME.fullmatch(text) or ("|" in text and TABLE_RULE.match(response, span.end))
-        if span.end <= thought or frame or (role == "claim" and followed and is_heading(text)):
+        thinks = span.end <= thought or span.start >= unended
+        if frame or thinks or (role == "claim" and followed and is_heading(text)):
             role = "no_claim"
         roles.append(role)
     return tuple(roles)
@@ -252,13 +255,11 @@ def role_of(
             plain = pattern.sub(new, plain)
         plain = plain.strip(" .!?'")
         if _SHORT.fullmatch(plain):
-            return (
-                "claim" if plain == "none" and _COUNTED.search(contexts.question) else "abstention"
-            )
+            counts = plain == "none" and _COUNTED.search(contexts.question)
+            return "claim" if counts else "abstention"
         if _only_denies(plain, contexts.question):
-            news = any(
-                value.status == "nowhere" and value.value.parts != ("ai",) for value in values
-            )
+            new = (value.value.parts for value in values if value.status == "nowhere")
+            news = any(parts != ("ai",) for parts in new)
             known = contexts.content_words.union(content_words(contexts.question))
             news = news or any(
                 not known.issuperset(content_words(quoted)) for quoted in _QUOTED.findall(text)
