@@ -41,7 +41,7 @@ from trivet.evaluation.measured_bundle import measure_bundle
 from trivet.export import export_onnx
 from trivet.heads import HeadName
 from trivet.labelled.labelled_jsonl import to_row
-from trivet.labelled.sources import load_source
+from trivet.labelled.sources import load_own, load_source
 from trivet.records import LabelledExample, to_json_text
 from trivet.thresholds.choices import Choices
 from trivet.thresholds.cross_fitting import PartError
@@ -53,7 +53,11 @@ ROWS, TRAINING, BUNDLE, RESULT = "rows.jsonl", "training", "bundle", "adapt.json
 
 
 def adapt(
-    file: Path, out: Path, overrides: Sequence[str] = (), command: str = "trivet adapt"
+    file: Path,
+    out: Path,
+    overrides: Sequence[str] = (),
+    command: str = "trivet adapt",
+    label: str | None = None,
 ) -> Adapted:
     """Adapt a bundle to labelled rows, by the recipe ``adapt.yaml``.
 
@@ -66,6 +70,7 @@ def adapt(
         overrides: Settings of the recipe as ``KEY=VALUE``; ``encoder.name`` is the bundle to start
             from, ``embedded`` by default.
         command: Command line, recorded in the bundle.
+        label: Column of a table's labels; ``None`` looks for it as `trivet test FILE` does.
 
     Raises:
         DataError: The file has no labels or too few documents.
@@ -73,8 +78,7 @@ def adapt(
         BundleError: The folder has a finished adaptation, or the first bundle is refused.
     """
     began = time.monotonic()
-    kind = "jsonl" if ".jsonl" in file.suffixes else "sheet"
-    rows = split_by_document(load_source(f"{kind}:{file}", "all")[0], str(file))
+    rows = split_by_document(load_own(file, label), str(file))
     config = _configure(out, overrides)
     _begin(out, rows, config)
     parts = count_parts(rows)
@@ -108,19 +112,14 @@ def _configure(out: Path, overrides: Sequence[str]) -> TrainConfig:
     # The layout is that of the bundle which training begins from; no setting names it.
     window = dataclasses.asdict(first.window)
     del window["layout"]
-    same = [f"window.{key}={_plain(value)}" for key, value in window.items()]
-    same += [f"heads={_plain(first.heads)}", f"faithfulness={first.faithfulness}"]
+    same = [f"window.{key}={value}" for key, value in window.items()]
+    same += [f"heads=[{','.join(first.heads)}]", f"faithfulness={first.faithfulness}"]
     config = load_config([Path("adapt.yaml")], [*same, *overrides])
     spec = f"jsonl:{out / ROWS}"
     config.data.train = [SourceConfig(spec=spec, split=TRAIN)]
     config.data.dev = [SourceConfig(spec=spec, split=VALIDATION)]
     config.run.folder = str(out / TRAINING)
     return config
-
-
-def _plain(value: object) -> object:
-    """Return a setting of a bundle as it stands in an override."""
-    return f"[{','.join(map(str, value))}]" if isinstance(value, tuple) else value
 
 
 def _begin(out: Path, rows: Sequence[LabelledExample], config: TrainConfig) -> None:

@@ -107,7 +107,7 @@ def calibrate(
         raise BundleError(f"{folder}: has no layer over sentences to keep; calibrate support first")
     tokenizer = SegmentTokenizer.from_file(bundle.path(TOKENIZER_NAME))
     settings = bundle.info.window
-    items = prepare(load_rows(specs, split, choices.only), tokenizer, settings)
+    items = prepare(load_rows(specs, split, choices), tokenizer, settings)
     trained = bundle.info.training.settings
     call_windows = int(trained.get("call_windows") or _CALL_WINDOWS)
     with torch.autocast(where.type, torch.bfloat16, trained.get("precision") == "bf16"):

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from trivet.errors import DataError
-from trivet.labelled.sources import check_source, load_source
+from trivet.labelled.sources import check_source, load_own, load_source
+from trivet.records import Span
 
 
 def write(tmp_path: Path, splits: list[str | None], **others: object) -> str:
@@ -52,6 +53,19 @@ def test_a_sheet_is_read_as_by_trivet_test(tmp_path: Path) -> None:
     assert report.kept == 2
     with pytest.raises(DataError, match="no such file"):
         check_source(f"sheet:{tmp_path / 'other.csv'}")
+
+
+def test_a_file_of_ones_own_is_json_lines_with_labels_or_a_sheet(tmp_path: Path) -> None:
+    sheet = load_own(Path("examples/check_sheet.csv"), "key")
+    assert [row.labels.adherent for row in sheet].count(True) == 18
+    with pytest.raises(DataError, match="column 'label' is empty in all 30 rows"):
+        load_own(Path("examples/check_sheet.csv"))
+    plain = tmp_path / "plain.jsonl"
+    row = {"question": "How hot?", "contexts": ["Cone six."], "response": "Cone six."}
+    plain.write_text(json.dumps(row | {"label": "wrong", "mine": True}), encoding="utf-8")
+    assert [load_own(plain, label)[0].labels.adherent for label in (None, "mine")] == [False, True]
+    spans = Path(write(tmp_path, [None], labels={"unsupported": [[0, 4]]}).removeprefix("jsonl:"))
+    assert load_own(spans)[0].labels.unsupported == (Span(0, 4),)
 
 
 def test_the_publishers_split_by_name(tmp_path: Path) -> None:

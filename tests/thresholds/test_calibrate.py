@@ -30,7 +30,7 @@ from trivet.model.aggregate import Outputs
 from trivet.model.inference.rag_inference import inference_model
 from trivet.model.rag_model import RagModel
 from trivet.thresholds import report as calibration_report
-from trivet.thresholds.apply import choose_thresholds
+from trivet.thresholds.apply import choose_thresholds, load_rows
 from trivet.thresholds.choices import Choices
 from trivet.thresholds.fit import LinearMap, probabilities
 from trivet.thresholds.head_logits import read_heads
@@ -298,6 +298,13 @@ def test_thresholds_alone_change_no_graph(tiny_bundle: Path, data: Path, tmp_pat
     assert before.keys() == after.keys()
     with pytest.raises(BundleError, match="mine: exists"):  # before the bundle is read
         choose_thresholds(tmp_path / "none", [f"jsonl:{data}"], "all", out=out)
+
+
+def test_a_sheet_is_read_by_its_column_of_labels() -> None:
+    specs, key = ["sheet:examples/check_sheet.csv"], Choices(label="key")
+    assert [row.labels.adherent for row in load_rows(specs, "all", key)].count(True) == 18
+    with pytest.raises(DataError, match="--label key names a column of sheet:FILE"):
+        load_rows(["jsonl:rows.jsonl"], "all", key)
 
 
 def test_heads_without_labels_are_named_or_refused(bundle: Path, tmp_path: Path) -> None:

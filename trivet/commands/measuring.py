@@ -17,6 +17,7 @@ from trivet.commands.options import (
     BundleArgument,
     DataOption,
     DeviceOption,
+    LabelOption,
     Model,
     options,
 )
@@ -67,14 +68,7 @@ def test(
     split: Annotated[
         str, Setting("all, fit, dev, or a split of the publisher (column split of FILE).")
     ] = "all",
-    label: Annotated[
-        str | None,
-        Setting(
-            "Labels in FILE: true or false, 1 or 0, right or wrong, supported or unsupported; "
-            "default: adherent, label or gold.",
-            metavar="COLUMN",
-        ),
-    ] = None,
+    label: LabelOption = None,
     false_alarms: FalseAlarmsOption = None,
     cascade: Annotated[
         bool, Setting("For FILE, two thresholds: which share Trivet decides, and what is left.")
@@ -241,6 +235,7 @@ def calibrate(
     *,
     data: DataOption,
     split: SplitOption = "dev",
+    label: LabelOption = None,
     choices: Choices,
     false_alarms: FalseAlarmsOption = None,
     thresholds_only: Annotated[
@@ -280,7 +275,7 @@ def calibrate(
 
     if report is not None:
         check_path(report)
-    choices = replace(choices, false_alarms=false_alarms or FALSE_ALARMS)
+    choices = replace(choices, false_alarms=false_alarms or FALSE_ALARMS, label=label)
     if out is not None and out.exists():
         raise typer.BadParameter(f"--out {out} exists already; choose another folder")
     if thresholds_only:

@@ -144,9 +144,21 @@ BundleArgument = Annotated[
 LabelledArgument = Annotated[
     Path, Setting("Labelled JSONL, or a sheet with a column of labels.", "LABELLED")
 ]
-_rows = Setting("Labelled rows that no weight was trained on: jsonl:dev.jsonl.", metavar="SPEC")
+_rows = Setting(
+    "Labelled rows that no weight was trained on: jsonl:dev.jsonl or sheet:FILE.", metavar="SPEC"
+)
 OneDataOption = Annotated[str, _rows]
 DataOption = Annotated[list[str], _rows.repeatable]
+
+
+LabelOption = Annotated[
+    str | None,
+    Setting(
+        "Column of a sheet's labels: true or false, 1 or 0, right or wrong, supported or "
+        "unsupported; default: adherent, label or gold.",
+        metavar="COLUMN",
+    ),
+]
 
 
 @dataclass(frozen=True)

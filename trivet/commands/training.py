@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from trivet.commands.options import LabelledArgument, options
+from trivet.commands.options import LabelledArgument, LabelOption, options
 from trivet.commands.shared import (
     NO_SEPARATION,
     SOME_FAILED,
@@ -86,6 +86,7 @@ def adapt(
         list[str] | None, Setting("Settings of the recipe adapt.yaml.", "[KEY=VALUE]...")
     ] = None,
     *,
+    label: LabelOption = None,
     out: Annotated[Path, Setting("Folder for the adapted model and its figures.")],
 ) -> None:
     """Train the embedded model on rows of your own.
@@ -103,7 +104,7 @@ def adapt(
     quiet_lightning()
     for name in _PROGRESS:
         logging.getLogger(name).setLevel(logging.INFO)
-    adapted = run_adaptation(labelled, out, overrides or (), what_was_typed())
+    adapted = run_adaptation(labelled, out, overrides or (), what_was_typed(), label)
     terminal.show(render_changes(adapted))
     print(describe(adapted))
     if not adapted.better:

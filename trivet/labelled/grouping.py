@@ -98,11 +98,9 @@ def choose_split(
 
 
 def _belongs(example: LabelledExample, split: str) -> bool:
-    if split == "all":
-        return True
     if split in ("fit", "dev"):
         return example.split != "test" and in_part(example.group) == (split == "dev")
-    return example.split == split
+    return split in ("all", example.split)
 
 
 LEAST_WORDS = 5

@@ -98,11 +98,8 @@ def evidence_labels(labelled: LabelledExample, tokenized: TokenizedExample) -> I
     1 where it is labelled evidence of the response sentence, 0 where other sentences are, and
     unknown (-1) for all pairs of a response sentence without named evidence.
     """
-    pair_labels = np.full(
-        (len(tokenized.response_sentence_spans), len(tokenized.context_sentence_spans)),
-        UNKNOWN,
-        dtype=np.int64,
-    )
+    shape = (len(tokenized.response_sentence_spans), len(tokenized.context_sentence_spans))
+    pair_labels = np.full(shape, UNKNOWN, dtype=np.int64)
     for evidence in labelled.labels.evidence or ():
         marks = _mark_contexts(evidence.contexts, tokenized)
         sources = np.unique(tokenized.context_sentence[marks == 1])
@@ -164,9 +161,8 @@ def _mark_contexts(spans: Sequence[ContextSpan] | None, tokenized: TokenizedExam
 class EvidencePairs(NamedTuple):
     """The pairs of all windows of a batch, with their labels; no pair is in an evidence window."""
 
-    response_pool: (
-        Array  # as in ``data.evidence_pairs.WindowSentences``; zero rows are padding, [N, S, L]
-    )
+    # as in ``data.evidence_pairs.WindowSentences``; zero rows are padding, [N, S, L]
+    response_pool: Array
     context_pool: Array  # likewise, [N, X, L]
     # 1 where the context sentence supports the response sentence, else 0, [N, S, X]
     supports: Array

@@ -38,7 +38,6 @@ _ERRORS = re.compile("unsupported|wrong|incorrect|unfaithful|hallucinat|unground
 _FORMS = "true or false, 1 or 0, right or wrong, supported or unsupported"
 _SHOWN, _SHOWN_COLUMNS, _SHOWN_LETTERS = 3, 20, 40  # places, columns and letters in a message
 
-
 _Row: TypeAlias = Mapping[str, list[Any]]  # values by the lower-case names of their columns
 
 

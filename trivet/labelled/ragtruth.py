@@ -47,8 +47,7 @@ def read_ragtruth(name: str) -> tuple[list[LabelledExample], SourceReport]:
     folder = Path(name)
     if not folder.is_dir():
         return _read_hub(name)
-    missing = [name for name in (RESPONSES, SOURCES) if not (folder / name).is_file()]
-    if missing:
+    if missing := [name for name in (RESPONSES, SOURCES) if not (folder / name).is_file()]:
         raise DataError(f"{folder} is not a RAGTruth folder: it lacks {', '.join(missing)}")
     report = SourceReport(source=f"ragtruth:{folder}")
     sources = _read_sources(folder / SOURCES, report)
@@ -99,8 +98,7 @@ def _read_sources(path: Path, report: SourceReport) -> dict[str, _SourceTexts]:
         if isinstance(row, RowError):
             report.note(f"source unreadable: {row}", location)
             continue
-        texts = _texts(row)
-        if texts is None:
+        if (texts := _texts(row)) is None:
             report.note("source of an unknown format", location)
         else:
             sources[str(row.get("source_id"))] = texts

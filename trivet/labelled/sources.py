@@ -19,7 +19,7 @@ from trivet.labelled.labelled_jsonl import read_jsonl
 from trivet.labelled.plain_labels import read_plain
 from trivet.labelled.ragbench import read_ragbench
 from trivet.labelled.ragtruth import read_ragtruth
-from trivet.labelled.source_files import check_published
+from trivet.labelled.source_files import check_published, read_json_lines
 from trivet.labelled.source_report import SourceReport
 from trivet.labelled.verdict_sets import VERDICT_SETS, read_verdict_set
 from trivet.records import LabelledExample, Labels
@@ -30,18 +30,11 @@ SPEC_HELP = (
 )
 
 
-def _read_sheet(file: str) -> tuple[list[LabelledExample], SourceReport]:
-    """Read a table with a column of labels, as `trivet test FILE` does."""
-    rows = read_plain(file)
-    return list(rows.examples), rows.report
-
-
 _READERS: dict[str, Callable[[str], tuple[list[LabelledExample], SourceReport]]] = {
     "ragbench": read_ragbench,
     "ragtruth": read_ragtruth,
     **{kind: partial(read_verdict_set, kind) for kind in VERDICT_SETS},
     "jsonl": lambda file: read_jsonl(Path(file)),
-    "sheet": _read_sheet,
 }
 
 
@@ -68,13 +61,13 @@ def _parts(spec: str) -> tuple[str, str]:
         kind, where = "jsonl", spec
     if not where:
         raise DataError(f"data source {spec!r} must be {SPEC_HELP}")
-    if kind not in _READERS:
+    if kind not in (*_READERS, "sheet"):
         raise DataError(f"data source {spec!r} is of unknown kind {kind!r}; it must be {SPEC_HELP}")
     return kind, where
 
 
 def load_source(
-    spec: str, split: str = "all", labelled: bool = True
+    spec: str, split: str = "all", labelled: bool = True, label: str | None = None
 ) -> tuple[list[LabelledExample], SourceReport]:
     """Read one labelled source; returns the examples of a split, and what was read and dropped.
 
@@ -86,6 +79,7 @@ def load_source(
             (:func:`~trivet.labelled.grouping.in_part`) without the publisher's ``test``; or
             the publisher's name of a split, such as ``train`` or ``validation``.
         labelled: Whether a split without any label is refused.
+        label: Column of a sheet's labels; ``None`` looks for it as `trivet test FILE` does.
 
     Raises:
         DataError: The source is of an unknown kind or cannot be read; none of its rows can be
@@ -96,7 +90,11 @@ def load_source(
     if own_split in OWN_SPLITS:
         spec, split = whole, own_split
     kind, where = _parts(spec)
-    examples, report = _READERS[kind](where)
+    if kind == "sheet":
+        plain = read_plain(where, label)
+        examples, report = list(plain.examples), plain.report
+    else:
+        examples, report = _READERS[kind](where)
     if report.rows and not examples:
         losses = report.describe(report.dropped)
         raise DataError(f"{spec}: none of its {report.rows} rows can be used: {losses}")
@@ -105,13 +103,24 @@ def load_source(
     if labelled and chosen and all(example.labels == Labels() for example in chosen):
         raise DataError(
             f"{spec}: none of the {len(chosen)} rows in split {split!r} has a label; each "
-            "labelled row has at least one of unsupported, adherent, relevant, utilized; "
-            "use trivet evaluate for rows without labels"
+            "labelled row has at least one of unsupported, adherent, relevant, utilized; use "
+            "sheet:FILE for a column of labels, and trivet evaluate for rows without any"
         )
     report.outside_split = len(examples) - len(chosen)
     report.kept = len(chosen)
     report.log()
     return chosen, report
+
+
+def load_own(file: Path, label: str | None = None) -> list[LabelledExample]:
+    """Return the rows of JSON lines with ``labels``, or of a sheet with a column of labels.
+
+    Naming that column tells that it is a sheet. Errors are those of ``load_source``.
+    """
+    is_sheet = label is not None or ".jsonl" not in file.suffixes
+    rows = () if is_sheet else read_json_lines(file)
+    has_spans = any(isinstance(row, dict) and "labels" in row for _, row in rows)
+    return load_source(f"{'jsonl' if has_spans else 'sheet'}:{file}", label=label)[0]
 
 
 def _check_groups(

@@ -57,7 +57,7 @@ def choose_thresholds(
     evaluator = Evaluator(folder, backend=backend, device=device)
     if out is None:
         evaluator.bundle.check_writable()
-    examples = load_rows(specs, split, choices.only)
+    examples = load_rows(specs, split, choices)
     starts = range(0, len(examples), _BLOCK)
     texts = ([row.example for row in examples[start : start + _BLOCK]] for start in starts)
     batches = prefetch(texts, evaluator.begin)
@@ -140,11 +140,19 @@ def choose_by_rule(bundle: Bundle, sets: Mapping[str, Sequence[Prediction]]) -> 
     return thresholds
 
 
-def load_rows(specs: Sequence[str], split: str, only: Sequence[str]) -> list[LabelledExample]:
-    """Return the rows of all sources; each source weighs the same."""
-    loaded = [load_source(spec, split)[0] for spec in specs]
+def load_rows(specs: Sequence[str], split: str, choices: Choices) -> list[LabelledExample]:
+    """Return the rows of all sources; each source weighs the same.
+
+    Raises:
+        DataError: A source cannot be read, there are no rows, or the column of labels is named and
+            no source is a sheet.
+    """
+    only, label = choices.only, choices.label
+    if label is not None and not any(spec.startswith("sheet:") for spec in specs):
+        raise DataError(f"--label {label} names a column of sheet:FILE, and no --data is one")
+    loaded = [load_source(spec, split, label=label)[0] for spec in specs]
     examples = [row for rows in loaded for row in rows]
-    prefixes = tuple(only) or ("",)
+    prefixes = only or ("",)
     kept = [[row for row in rows if row.source.startswith(prefixes)] for rows in loaded]
     kept = [rows for rows in kept if rows]
     whole = sum(map(len, kept))

@@ -54,6 +54,7 @@ class Choices:
     thresholds_from: Annotated[
         tuple[str, ...], _prefixes("Choose thresholds on these sources; default: all. Repeatable.")
     ] = ()
+    label: str | None = None  # column of the labels of sheets
     # rate that chooses the sentence threshold; None: the best F1
     false_alarms: float | None = FALSE_ALARMS
     lexical_overlap: Annotated[
