@@ -107,7 +107,7 @@ def load_training_rows(
     rows, licences = _load(sources, config.run.seed, load, labelled, config.data.part)
     leaks = None
     if config.data.test:
-        test, _ = _load(config.data.test, config.run.seed, load)
+        test, _ = _load(config.data.test, config.run.seed, load, labelled=False)
         kept, leaks = drop_leaks(rows, test)
         logger.info("left out of train, because of %d rows in data.test: %s", len(test), leaks)
         if not kept:
