@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,8 +10,7 @@ import pytest
 
 from tests.integrations.conftest import Rows
 from trivet.errors import ConfigError, ExampleError
-from trivet.integrations import haystack
-from trivet.integrations.deepeval import default_threshold
+from trivet.integrations import deepeval, haystack
 from trivet.integrations.judge import score_columns
 from trivet.integrations.langchain import evaluator
 from trivet.integrations.llama_index import passing
@@ -55,9 +55,32 @@ def test_score_columns_count_what_the_mean_leaves_out(verdicts: list[Any]) -> No
     assert score_columns([])["faithfulness"]["score"] is None
 
 
-def test_thresholds_have_defaults(judge: Any, single_judge: Any, verdicts: list[Any]) -> None:
-    assert default_threshold(judge) == judge.bundle.info.thresholds.sentence
-    assert default_threshold(single_judge) == 0.5
+class BaseMetric:
+    """The part of DeepEval's class that decides."""
+
+    error = threshold = None
+
+    def is_successful(self) -> bool | None:
+        decides: Any = self
+        return None if self.threshold is None else decides.score >= decides.threshold
+
+
+@pytest.mark.parametrize("adherent", [True, False, None])
+def test_deepeval_passes_what_is_adherent_unless_it_has_a_threshold(
+    adherent: bool | None, verdicts: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deepeval, "import_tool", lambda *_: SimpleNamespace(BaseMetric=BaseMetric))
+    verdict = dataclasses.replace(verdicts[0], faithfulness=0.6, adherent=adherent)
+    judge: Any = SimpleNamespace(evaluate=lambda *_: verdict)
+    case = SimpleNamespace(input="q", retrieval_context=["c"], actual_output="r")
+    for thresholds, passes in (({}, adherent is True), ({"faithfulness": 0.5}, True)):
+        faithfulness, relevance, *_ = deepeval.metrics(judge, thresholds)
+        assert (faithfulness.measure(case), faithfulness.is_successful()) == (0.6, passes)
+        relevance.measure(case)
+        assert relevance.is_successful() is None
+
+
+def test_thresholds_have_defaults(verdicts: list[Any]) -> None:
     supported, unsupported, _ = verdicts
     assert passing(supported, "faithfulness", None) is True
     assert passing(unsupported, "faithfulness", None) is False

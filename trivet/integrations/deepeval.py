@@ -12,28 +12,28 @@ from trivet.integrations.judge import SCORES, Judge, VerdictCache, field_of, imp
 from trivet.records import Evaluation
 
 
-def metrics(
-    judge: Judge | None = None, thresholds: Mapping[str, float | None] | None = None
-) -> list[Any]:
+def metrics(judge: Judge | None = None, thresholds: Mapping[str, float] | None = None) -> list[Any]:
     """Return one ``BaseMetric`` per score.
 
     Test cases need ``input``, ``actual_output`` and ``retrieval_context``.
 
     Args:
         judge: Evaluator or client; ``None`` uses the embedded bundle.
-        thresholds: Least passing value by score; ``None`` passes any value. Defaults to the
-            bundle's threshold for faithfulness and to ``None`` for other scores.
+        thresholds: Least passing value by score. Without one, faithfulness passes if the response
+            is adherent, and other scores pass with any value.
 
     Raises:
         ValueError: ``thresholds`` names an unknown score.
     """
     base: Any = import_tool("deepeval.metrics", "deepeval").BaseMetric
     cache = VerdictCache(judge)
-    limits = {"faithfulness": default_threshold(cache.judge), **(thresholds or {})}
+    limits = dict(thresholds or {})
     for score in limits:
         field_of(score)
 
     class TrivetMetric(base):
+        adherent: bool | None = None
+
         def __init__(self, name: str, threshold: float | None) -> None:
             self.name, self.threshold = name, threshold
 
@@ -46,8 +46,16 @@ def metrics(
         def _take(self, verdict: Evaluation) -> float | None:
             value: float | None = getattr(verdict, field_of(self.name))
             self.score, self.reason = value, reason(verdict, self.name)
+            self.adherent = verdict.adherent
             self.is_successful()
             return value
+
+        def is_successful(self) -> bool | None:
+            passes: bool | None = super().is_successful()
+            if self.name == "faithfulness" and self.threshold is None:
+                # None, of a response without words, would pass.
+                passes = self.success = self.error is None and self.adherent is True
+            return passes
 
         @property
         def __name__(self) -> str:
@@ -58,10 +66,3 @@ def metrics(
 
 def _texts(test_case: Any) -> tuple[Any, Any, Any]:
     return test_case.input, test_case.retrieval_context, test_case.actual_output
-
-
-def default_threshold(judge: Judge) -> float:
-    """Return the bundle's threshold of sentences, or 0.5 for a judge without one."""
-    bundle = getattr(judge, "bundle", None)
-    thresholds = None if bundle is None else bundle.info.thresholds
-    return 0.5 if thresholds is None else float(thresholds.sentence)
