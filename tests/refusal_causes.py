@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,6 @@ from tests.conftest import bundle_info
 from tests.judges import FormulaBackend
 from tests.serve.http.conftest import EXAMPLE, Asked, EvenBackend
 from trivet.backends.backend import LoadedBackend
-from trivet.backends.opening import load_backend
 from trivet.bundle.bundle import write_bundle
 from trivet.bundle.info import GraphInfo
 from trivet.data.tokenization import SegmentTokenizer
@@ -29,8 +27,6 @@ from trivet.evaluation.window_queue import Overloaded
 from trivet.serve.http.batcher import Draining
 from trivet.serve.http.keys import KeyRing
 from trivet.serve.http.server_settings import ServerSettings
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def fails(fault: object) -> Mock:
@@ -43,20 +39,9 @@ def give(patch: pytest.MonkeyPatch, **modules: object) -> None:
         patch.setitem(sys.modules, name.replace("__", "."), module)
 
 
-def forget(patch: pytest.MonkeyPatch, *names: str) -> None:
-    """Have modules imported anew."""
-    for name in names:
-        patch.delitem(sys.modules, name, raising=False)
-
-
 def no_onnx(patch: pytest.MonkeyPatch) -> None:
-    forget(patch, "trivet.export")
+    patch.delitem(sys.modules, "trivet.export", raising=False)  # imported anew
     give(patch, onnx=None)
-
-
-def no_fastapi(patch: pytest.MonkeyPatch) -> None:
-    forget(patch, "trivet.serve.http.process", "trivet.serve.http.running_server")
-    give(patch, fastapi=None)
 
 
 def diverging(patch: pytest.MonkeyPatch) -> None:
@@ -81,12 +66,7 @@ STATES: dict[str, Callable[[pytest.MonkeyPatch], object]] = {
     "a failing cell": failing_cell,
     "no better model": no_better_model,
     "no onnx": no_onnx,
-    "no fastapi": no_fastapi,
-    "no TensorRT": lambda patch: give(patch, tensorrt=None, tensorrt_lean=None),
     "no key": lambda patch: patch.delenv("OPENAI_API_KEY"),
-    "a taken port": lambda patch: patch.setattr(
-        "socket.socket.bind", fails(OSError(errno.EADDRINUSE, "Address already in use"))
-    ),
     "a full disk": lambda patch: patch.setattr("os.fsync", fails(OSError(errno.ENOSPC, "full"))),
     "Ctrl-C": lambda patch: patch.setattr("os.fsync", fails(KeyboardInterrupt)),
 }
@@ -96,32 +76,16 @@ def write(name: str, *rows: dict[str, Any]) -> None:
     Path(name).write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
 
 
-def judge_by_a_formula(patch: pytest.MonkeyPatch) -> None:
-    """Load no graph of a bundle, but refuse a precision that it lacks."""
-    toy = LoadedBackend(FormulaBackend(), "fp32")
-
-    def load(bundle: Any, threads: Any, precision: Any, *more: Any) -> LoadedBackend:
-        return load_backend(bundle, threads, precision, *more) if precision else toy
-
-    patch.setattr(evaluator, "load_backend", load)
-
-
 def write_inputs(patch: pytest.MonkeyPatch, tokenizer_file: Path) -> None:
     """Write logs, labels, bundles and verdicts by a formula to the current folder."""
     good = {**EXAMPLE, "contexts": [*EXAMPLE["contexts"], "The mill is old."]}
     rows = [{**good, "id": f"q{number}", "group": f"d{number}"} for number in range(8)]
     write("rows.jsonl", *rows)
     write("unfit.jsonl", {**good, "contexts": []})
-    write("bare.jsonl", {"question": "Why?", "response": "So."})
     labels = [{"adherent": True}, {"unsupported": [[0, 4]], "adherent": False}] * 4
-    labelled = [{**row, "labels": label} for row, label in zip(rows, labels, strict=True)]
+    labelled = ({**row, "labels": label} for row, label in zip(rows, labels, strict=True))
     write("labelled.jsonl", *labelled)
-    write("wrong.jsonl", labelled[1])
-    write("tokenless.jsonl", labelled[0], {**labelled[1], "contexts": ["\x00"]})
     write("empty.jsonl")
-    for name, text in {"empty.csv": "question,answer\n", "kept.jsonl": "kept"}.items():
-        Path(name).write_text(text, encoding="utf-8")
-    shutil.copy(ROOT / "examples" / "check_sheet.csv", "sheet.csv")
     Path("folder").mkdir()
     for name in ("tiny", "spoilt"):
         tokenizer = SegmentTokenizer.from_file(tokenizer_file)
@@ -129,10 +93,9 @@ def write_inputs(patch: pytest.MonkeyPatch, tokenizer_file: Path) -> None:
         info = bundle_info(graphs=(graph,))
         write_bundle(Path(name), info, tokenizer.to_json(), extra={"model.onnx": b"unread"})
     Path("spoilt/tokenizer.json").write_bytes(b"{")
-    judge_by_a_formula(patch)
+    toy = LoadedBackend(FormulaBackend(), "fp32")  # no graph of a bundle is loaded
+    patch.setattr(evaluator, "load_backend", lambda *_: toy)
     exit_code(patch, "evaluate", "rows.jsonl", "--quiet", "--out", "done.jsonl")
-    verdicts = [json.loads(line) for line in Path("done.jsonl").read_bytes().splitlines()]
-    write("best.jsonl", *({**verdict, "faithfulness": 1.0} for verdict in verdicts))
 
 
 class KeyedServer(Asked):
