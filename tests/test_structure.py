@@ -99,14 +99,6 @@ def test_the_names_of_files_and_of_classes_are_used_once() -> None:
     assert repeated == {"TritonPythonModel"}  # Triton looks for this name in each model
 
 
-def test_the_page_of_the_architecture_has_the_layers() -> None:
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    picture = page.partition("## Layers")[2].split("```")[1].strip("\n")
-    layers = settings["tool"]["importlinter"]["contracts"][0]["layers"]
-    assert [line.strip() for line in picture.splitlines()] == layers
-
-
 def test_no_module_imports_itself_through_others() -> None:
     graph = grimp.build_graph("trivet", cache_dir=None, exclude_type_checking_imports=True)
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
@@ -192,7 +184,6 @@ def test_the_constraints_pin_every_direct_dependency_of_the_test_command() -> No
 # Loaded late by the adapters; whoever uses one of these tools has it installed.
 ADAPTED = {"deepeval", "haystack", "langchain_core", "langsmith", "llama_index", "mlflow"}
 ADAPTED |= {"phoenix", "ragas", "ray", "triton_python_backend_utils"}
-ADAPTED |= {"langchain_openai", "longtracer", "sentence_transformers", "trulens"}  # in benchmarks
 ADAPTED |= {"lettucedetect"}  # in a test
 
 
@@ -225,10 +216,9 @@ def test_the_embedded_bundle_is_small() -> None:
     assert not any(name.endswith((".safetensors", ".bin", ".ckpt")) for name in files)
 
 
-def test_no_document_is_half_written_and_the_card_names_no_place_of_one_machine() -> None:
-    for file in [*DOCUMENTS, *BUNDLE.glob("*.md"), BUNDLE / "bundle.json"]:
+def test_the_card_names_no_path_of_one_machine() -> None:
+    for file in [*BUNDLE.glob("*.md"), BUNDLE / "bundle.json"]:
         text = file.read_text(encoding="utf-8")
-        assert "@@" not in text, file
         assert not re.search(r"(?<![\w:/.])/(home|root|tmp|work|usr|Users)/", text), file
     assert json.loads((BUNDLE / "bundle.json").read_bytes())["scores"], "no figure in the card"
 

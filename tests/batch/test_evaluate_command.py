@@ -176,9 +176,7 @@ def test_a_file_of_another_tool_is_read_and_its_shape_said(call: Call, tmp_path:
     log, out, page = exports / "promptfoo.json", tmp_path / "v.jsonl", tmp_path / "report.html"
     code, _, err = call("evaluate", log, "--out", out, "--report", page)
     assert code == 0
-    (printed,) = [line for line in err.splitlines() if "read as promptfoo's results" in line]
-    shown = Path(__file__).parents[2] / "docs" / "evaluating.md"
-    assert f"```\n{printed}\n```\n" in shown.read_text(encoding="utf-8")
+    assert "read as promptfoo's results" in err
     assert "Le four est éteint." in page.read_text(encoding="utf-8")
     verdicts = [json.loads(line) for line in out.read_bytes().splitlines()]
     assert [verdict["row"] for verdict in verdicts] == [1, 2]

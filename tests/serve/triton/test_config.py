@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -174,13 +173,8 @@ def sizes_of(dims: dict[str, tuple[int, ...]]) -> Sizes:
     return sizes
 
 
-def test_every_parameter_is_documented_and_names_no_path() -> None:
-    document = Path(__file__).parents[3] / "docs" / "triton.md"
-    text = document.read_text(encoding="utf-8")
+def test_no_config_names_a_path() -> None:
     configs = [encoder("tensorrt"), encoder("onnxruntime"), encoder("python-onnx")]
     configs.append(read(judge_config("tensorrt", "model.onnx", NAMES, "2" * 64)))
-    named = {name for config in configs for name in config.parameters}
-    assert len(named) > 10
-    assert [name for name in sorted(named) if f"`{name}" not in text] == []
     for config in configs:
         assert not re.search(r"(?<![\w:/.])/\w+/", str(config)), "a path of this machine"
