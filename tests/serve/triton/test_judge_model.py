@@ -149,6 +149,18 @@ def test_empty_contexts_are_an_option(serve: Any, repository: Path) -> None:
     assert json.loads(outputs["verdict"][0])["relevance"] is None
 
 
+@pytest.mark.parametrize("options", [{"threshold": "strict"}, {"threshold": 1}, {"strict": True}])
+def test_the_options_decide_as_in_the_evaluator(
+    serve: Any, repository: Path, embedded: Evaluator, options: dict[str, Any]
+) -> None:
+    asked = RagExample("When?", ("The mill was built in 1817. It is old.",), "It is old. In 1871.")
+    verdict = answer(serve(repository).infer("trivet", tensors(asked, options)))["verdict"][0]
+    wanted = embedded.evaluate(asked.question, asked.contexts, asked.response, **options)
+    told = json.loads(verdict)
+    assert told["threshold"] == wanted.threshold
+    assert (told["adherent"], len(told["to_check"])) == (wanted.adherent, len(wanted.to_check))
+
+
 def test_a_missing_encoder_is_unavailable(serve: Any, repository: Path) -> None:
     server = serve(repository)
     encoder = server.models.pop("encoder")
@@ -230,7 +242,7 @@ def judge_model(backend_utils: ModuleType) -> Any:
 
 def test_bytes_become_an_example(judge_model: Any) -> None:
     example = RagExample("q?", ("a", "b\u00e9\0"), "")
-    assert judge_model.read_request(**TEXTS) == (example, judge_model.Options())
+    assert judge_model.read_request(**TEXTS) == (example, judge_model.JudgeOptions())
     options = [b'{"id": "x", "allow_empty_contexts": true}']
     example, read = judge_model.read_request(**TEXTS, options_json=options)
     assert (example.id, read.allow_empty_contexts) == ("x", True)
@@ -249,6 +261,9 @@ def test_bytes_become_an_example(judge_model: Any) -> None:
         ({"options_json": [b'{"idd": "x"}']}, "validation", r"options_json\.idd: unknown"),
         ({"options_json": [b'{"id": 1}']}, "validation", r"options_json\.id: .*string"),
         ({"options_json": [b'{"allow_empty_contexts": "yes"}']}, "validation", "allow_empty"),
+        ({"options_json": [b'{"threshold": 70}']}, "validation", r"\.threshold: .*write 0\.70"),
+        ({"options_json": [b'{"threshold": "low"}']}, "validation", r"\.threshold: .*balanced"),
+        ({"options_json": [b'{"strict": 1}']}, "validation", r"options_json\.strict: "),
         ({"options_json": [b'{"id": "' + b"x" * 2000 + b'"}']}, "validation", r"\.id: .*1000"),
     ],
 )

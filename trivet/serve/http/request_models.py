@@ -28,13 +28,12 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from trivet.errors import ExampleError, plain_fault
 from trivet.evaluation.answer_stream import StreamWindows
-from trivet.interface import check_threshold
 from trivet.logs.column_mapping import FIELD_NAMES
 from trivet.logs.context_values import CONTEXT_ID_NAMES, CONTEXT_TEXT_NAMES, names_or_none
 from trivet.logs.conversation import Turns, read_turns
 from trivet.records import ContextName, FailedEvaluation, RagExample
 from trivet.serve.http.request_errors import RequestError, failure_error
-from trivet.settings import ThresholdName
+from trivet.serve.option_types import Strict, Threshold
 
 T = TypeVar("T")
 
@@ -144,23 +143,6 @@ AllowEmpty: TypeAlias = Annotated[
 ]
 
 
-def _check_threshold(value: Any) -> Any:
-    """Refuse a threshold in one sentence, not in one for each kind that it may be of."""
-    try:
-        check_threshold(value)
-    except TypeError as error:
-        raise ValueError(str(error)) from error
-    return value
-
-
-Threshold: TypeAlias = Annotated[
-    Annotated[float, Field(ge=0, le=1)] | ThresholdName | None,
-    BeforeValidator(_check_threshold),
-    Field(description="Threshold of support, or the name of one of the bundle's."),
-]
-Strict: TypeAlias = Annotated[
-    bool, Field(description="Count what a person should check as unsupported.")
-]
 ExampleId: TypeAlias = Annotated[
     str | None,
     Field(max_length=_MAX_ID_CHARACTERS, description="Id of the example; returned in the verdict."),

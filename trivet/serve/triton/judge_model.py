@@ -41,6 +41,7 @@ from trivet.evaluation.packing import BackendCall
 from trivet.heads import DEFAULT_HEADS
 from trivet.model.aggregate import Outputs, output_names, outputs_from
 from trivet.records import Evaluation, RagExample
+from trivet.serve.option_types import Strict, Threshold
 from trivet.serve.triton.config import find_bundle, read_parameters
 from trivet.verdict_json import SCORES
 
@@ -124,6 +125,8 @@ class JudgeOptions(Part):
 
     id: Annotated[str, Field(max_length=_MAX_ID)] | None = None
     allow_empty_contexts: bool = False
+    threshold: Threshold = None
+    strict: Strict = False
 
 
 def read_request(
@@ -235,7 +238,7 @@ class TritonPythonModel:
         names = ("question", "contexts", "response", "options_json")
         asked, options = read_request(*(_tensor(request, name) for name in names))
         await self._test_encoder()
-        batch = self.evaluator.prepare([asked], allow_empty_contexts=options.allow_empty_contexts)
+        batch = self.evaluator.prepare([asked], **options.model_dump(exclude={"id"}))
         job, calls = batch.job, list[BackendCall]()
         while job.places:
             windows = [window[1:] for window in job.take(self.evaluator.limits)]
