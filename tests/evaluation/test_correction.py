@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -61,6 +63,16 @@ def test_a_quote_puts_the_nearest_source_beside_the_sentence(strict: Evaluator) 
         "It was built in 1817. It is made of wood. [source: It is made of stone.]\nIt is old."
     )
     assert corrected.kept == 1.0
+
+
+def test_strict_corrects_what_is_to_check_too(strict: Evaluator) -> None:
+    response = "It was built in 1999. It is old."
+    assert strict.correct("", CONTEXTS, response, threshold=STRICT).text == response
+    asked: Any = {"threshold": STRICT, "strict": True}
+    assert strict.correct("", CONTEXTS, response, **asked).text == "It is old."
+    tokens = strict.evaluate_tokens("", CONTEXTS, response, **asked)
+    assert "".join(token.text for token in tokens if not token.supported) == "1999"
+    assert not any(t.supported for t in strict.evaluate_tokens("", CONTEXTS, "Old.", threshold=1))
 
 
 @pytest.mark.parametrize("response", ["It is old.", ""])

@@ -49,12 +49,12 @@ def test_the_command_offers_the_tools_over_stdio(embedded: Evaluator) -> None:
 
 
 def test_evaluate_gives_the_evaluators_verdict(embedded: Evaluator) -> None:
-    answer = ask(build_server(embedded), "evaluate", {**TEXTS, "threshold": 0.9})
-    expected = json.loads(embedded.evaluate(**TEXTS, threshold=0.9).to_json())
+    options = {"threshold": 0.9, "strict": True}
+    answer = ask(build_server(embedded), "evaluate", {**TEXTS, **options})
+    expected = json.loads(embedded.evaluate(**TEXTS, threshold=0.9, strict=True).to_json())
     told = answer.structured_content
-    assert told["faithfulness"] == expected["faithfulness"]
-    assert told["unsupported"] == expected["unsupported"]
-    assert told["sentences"] == expected["sentences"]
+    for field in ("faithfulness", "abstains", "unsupported", "to_check", "sentences"):
+        assert told[field] == expected[field]
     assert [set(context) for context in told["contexts"]] == [
         {"relevance", "utilization", "id", "title"}
     ] * 2
@@ -90,6 +90,26 @@ def test_explain_names_the_source_of_each_sentence(embedded: Evaluator) -> None:
     assert "unsupported" in first
     assert '[1]: "The mill was built of stone in 1817."' in part.text
     assert "no context has its words" in second
+
+
+@pytest.mark.parametrize("tool", ["evaluate", "evaluate_messages", "explain"])
+def test_strict_counts_what_is_to_check(embedded: Evaluator, tool: str) -> None:
+    answer = "It was built of stone in 1819."
+    texts = {**TEXTS, "response": answer}
+    if tool == "evaluate_messages":
+        messages = [{"role": "user", "content": "When?"}, {"role": "assistant", "content": answer}]
+        texts = {"messages": messages, "contexts": TEXTS["contexts"]}
+    told = [
+        ask(build_server(embedded), tool, {**texts, "threshold": 0.0, "strict": strict}).content
+        for strict in (False, True)
+    ]
+    assert told[0] != told[1]
+
+
+def test_explain_calls_a_refusal_by_its_word(embedded: Evaluator) -> None:
+    text = explanation(embedded.evaluate("Who?", TEXTS["contexts"], "I don't know. Hello!"))
+    assert '\nabstains: "I don\'t know."' in text
+    assert '\nno claim: "Hello!"' in text
 
 
 @pytest.mark.parametrize(

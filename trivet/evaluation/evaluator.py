@@ -183,8 +183,7 @@ class Evaluator:
         question: str,
         contexts: Sequence[Any] | str,
         response: str,
-        *,
-        allow_empty_contexts: bool = False,
+        **options: Unpack[Options],
     ) -> tuple[TokenVerdict, ...]:
         """Evaluate the tokens of one response; arguments and errors as in ``evaluate``.
 
@@ -193,7 +192,7 @@ class Evaluator:
             if an unsupported span of the verdict touches it.
         """
         example = named_example(question, contexts, response)
-        batch = self.begin([example], allow_empty_contexts=allow_empty_contexts)
+        batch = self.begin([example], **options)
         (joined,) = batch.join()
         if not isinstance(joined, Joined):
             raise joined
@@ -275,7 +274,7 @@ class Evaluator:
         response: str,
         *,
         mode: CorrectionMode = "drop",
-        threshold: float | ThresholdName | None = None,
+        **options: Unpack[Options],
     ) -> Correction:
         """Correct a response without an LLM; arguments and errors as in ``evaluate``.
 
@@ -284,7 +283,7 @@ class Evaluator:
         and a bundle without a support head a ``BackendError``.
         """
         example = named_example(question, contexts, response)
-        return correct(response, self._evaluate(example, threshold=threshold), mode)
+        return correct(response, self._evaluate(example, **options), mode)
 
     async def aevaluate(
         self,

@@ -7,7 +7,8 @@ answered meanwhile; an example that cannot be evaluated is an error of the tool'
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -18,13 +19,16 @@ from trivet.errors import BackendError, ExampleError, WindowError
 from trivet.evaluation.evaluator import Evaluator
 from trivet.evaluation.postprocessing import with_support
 from trivet.heads import CONTEXT_HEADS
+from trivet.interface import Result
 from trivet.logs.conversation import Turns
 from trivet.records import Evaluation, FailedEvaluation
 from trivet.report.answer import rebuilt_texts
 from trivet.report.shown_sources import find_sources
-from trivet.report.wording import of_span
+from trivet.report.wording import of_span, sentence_word
 from trivet.settings import ThresholdName
 from trivet.verdict_json import SCORES
+
+T = TypeVar("T")
 
 _INSTRUCTIONS = (
     "Judges answers against the passages that they were made from. Before answering, relevance "
@@ -47,6 +51,7 @@ _Threshold = Annotated[
     Annotated[float, Field(ge=0, le=1)] | ThresholdName | None,
     Field(description="Threshold of support, or the name of one of the bundle's."),
 ]
+_Strict = Annotated[bool, Field(description="Count spans to check as unsupported.")]
 
 
 def build_server(evaluator: Evaluator) -> MCPServer:
@@ -55,21 +60,17 @@ def build_server(evaluator: Evaluator) -> MCPServer:
         "trivet", instructions=_INSTRUCTIONS, version=trivet.__version__, log_level="WARNING"
     )
 
-    async def judge(*texts: Any, threshold: float | ThresholdName | None = None) -> Evaluation:
-        try:
-            return await evaluator.aevaluate(*texts, threshold=threshold)
-        except (ExampleError, BackendError, WindowError) as error:
-            raise ToolError(str(error)) from error  # of others the client is told no message
-
     @server.tool()
     async def evaluate(
         question: _Question,
         contexts: _Contexts,
         response: _Response,
         threshold: _Threshold = None,
+        strict: _Strict = False,
     ) -> dict[str, Any]:
         """Judge an answer: scores, unsupported spans (characters), and each sentence."""
-        return _fields(await judge(question, contexts, response, threshold=threshold))
+        options = {"threshold": threshold, "strict": strict}
+        return _fields(await _call(evaluator.evaluate, question, contexts, response, **options))
 
     @server.tool()
     async def evaluate_messages(
@@ -77,32 +78,20 @@ def build_server(evaluator: Evaluator) -> MCPServer:
         contexts: _Contexts | None = None,
         turns: _Turns = "last",
         threshold: _Threshold = None,
+        strict: _Strict = False,
     ) -> dict[str, Any]:
         """Judge the last answer of a conversation, or each: one result for each, as of evaluate."""
-        try:
-            results = await asyncio.to_thread(
-                lambda: evaluator.evaluate_messages(
-                    messages, contexts=contexts, turns=turns, threshold=threshold
-                )
-            )
-        except (ExampleError, BackendError, WindowError) as error:
-            raise ToolError(str(error)) from error
+        options = {"contexts": contexts, "turns": turns, "threshold": threshold, "strict": strict}
+        results = await _call(evaluator.evaluate_messages, messages, **options)
         failed = [result for result in results if isinstance(result, FailedEvaluation)]
         if turns == "last" and failed:
             raise ToolError(failed[0].message)
-        return {
-            "results": [
-                {"id": result.id, "error": result.message}
-                if isinstance(result, FailedEvaluation)
-                else {"id": result.id, **_fields(result)}
-                for result in results
-            ]
-        }
+        return {"results": [{"id": result.id, **_fields(result)} for result in results]}
 
     @server.tool()
     async def relevance(question: _Question, contexts: _Contexts) -> dict[str, Any]:
         """Score passages against a question, before an answer is written."""
-        verdict = await judge(question, contexts, "")
+        verdict = await _call(evaluator.evaluate, question, contexts, "")
         return {
             "relevance": verdict.relevance,
             "contexts": [context.relevance for context in verdict.contexts],
@@ -114,33 +103,34 @@ def build_server(evaluator: Evaluator) -> MCPServer:
         contexts: _Contexts,
         response: _Response,
         threshold: _Threshold = None,
+        strict: _Strict = False,
     ) -> str:
         """Say which sentences of an answer are supported, and what is near in the contexts."""
-        verdict = await judge(question, contexts, response, threshold=threshold)
-        try:
-            return await asyncio.to_thread(explanation, verdict)
-        except BackendError as error:
-            raise ToolError(str(error)) from error
+        options = {"threshold": threshold, "strict": strict}
+        verdict = await _call(evaluator.evaluate, question, contexts, response, **options)
+        return await _call(explanation, verdict)
 
     return server
 
 
-def _fields(verdict: Evaluation) -> dict[str, Any]:
-    """Return what an assistant needs of a verdict."""
-    fields = verdict.to_dict()
-    kept = (
-        *SCORES,
-        "supported_share",
-        "adherent",
-        "threshold",
-        "language",
-        "unsupported",
-        "to_check",
-    )
-    shown = {name: fields[name] for name in (*kept, "sentences")}
+async def _call(function: Callable[..., T], *arguments: Any, **options: Any) -> T:
+    """Call in a thread; of errors other than these the client is told no message."""
+    try:
+        return await asyncio.to_thread(function, *arguments, **options)
+    except (ExampleError, BackendError, WindowError) as error:
+        raise ToolError(str(error)) from error
+
+
+def _fields(result: Result) -> dict[str, Any]:
+    """Return what an assistant needs of a verdict, or the error in its place."""
+    if isinstance(result, FailedEvaluation):
+        return {"error": result.message}
+    fields = result.to_dict()
+    kept = (*SCORES, "supported_share", "adherent", "abstains", "threshold", "language")
+    parts = ("unsupported", "to_check", "sentences")
     names = (*CONTEXT_HEADS, "id", "title")
     return {
-        **shown,
+        **{name: fields[name] for name in (*kept, *parts)},
         "contexts": [{name: context[name] for name in names} for context in fields["contexts"]],
     }
 
@@ -167,7 +157,7 @@ def explanation(verdict: Evaluation) -> str:
     contexts = rebuilt_texts(verdict)[1]
     for sentence, sources in zip(verdict.sentences, find_sources(verdict), strict=True):
         if sentence.support is None:
-            lines.append(f'\nno claim: "{sentence.text}"')
+            lines.append(f'\n{sentence_word(sentence, verdict)}: "{sentence.text}"')
             continue
         mark = "supported" if sentence.supported else "UNSUPPORTED"
         lines.append(f'\n{mark} ({sentence.support:.2f}): "{sentence.text}"')
