@@ -40,16 +40,18 @@ class CountingJudge:
         self.bundle = evaluator.bundle
         self.calls: list[int] = []
 
-    def evaluate(self, question: str, contexts: Sequence[str], response: str) -> Evaluation:
+    def evaluate(
+        self, question: str, contexts: Sequence[str], response: str, **options: Any
+    ) -> Evaluation:
         self.calls.append(1)
-        return self.evaluator.evaluate(question, contexts, response)
+        return self.evaluator.evaluate(question, contexts, response, **options)
 
     def evaluate_many(
-        self, examples: Iterable[RagExample]
+        self, examples: Iterable[RagExample], **options: Any
     ) -> Iterator[Evaluation | FailedEvaluation]:
         batch = list(examples)
         self.calls += [len(batch)] if batch else []
-        return self.evaluator.evaluate_many(batch)
+        return self.evaluator.evaluate_many(batch, **options)
 
 
 @pytest.fixture

@@ -53,8 +53,10 @@ def test_a_reason_explains_a_score(verdicts: list[Evaluation]) -> None:
     assert reason(none, "utilization").startswith("no score: ")
     with pytest.raises(ValueError, match="no score 'trust'; there are faithfulness, context_rel"):
         reason(none, "trust")
-    names = ("supported_share", "adherent", "unsupported", "windows", "cut_question_tokens")
-    assert details(none) == {name: getattr(none, name) for name in names}
+    names = ("supported_share", "adherent", "abstains", "windows", "cut_question_tokens")
+    told = details(dataclasses.replace(none, to_check=spans[:1]))
+    assert told.items() >= {name: getattr(none, name) for name in names}.items()
+    assert (told["unsupported"], told["to_check"][0]["text"]) == ((), "ab")
 
 
 @pytest.mark.parametrize("name", FACTORIES)
@@ -70,7 +72,7 @@ def test_a_missing_tool_is_named(name: str, judge: Any, monkeypatch: pytest.Monk
 
     monkeypatch.setattr("trivet.integrations.judge.importlib.import_module", fail_to_import)
     with pytest.raises(MissingLibraryError) as caught:
-        getattr(module, factory)(judge)
+        getattr(module, factory)(judge, threshold=0.5)
     assert f"is not installed: pip install '{package}'" in str(caught.value)
 
 

@@ -31,6 +31,8 @@ def test_langsmith_gets_a_list_of_scores(judge: Any, rows: Rows, verdicts: list[
     assert [(score["key"], score["score"]) for score in scores_given[:2]] == scores
     with pytest.raises(ExampleError, match="has no contexts"):
         evaluator(judge)({"question": "q"}, {"answer": "r"})
+    (least, *_) = evaluator(judge, threshold=1.0)(rows[0], {})
+    assert least["comment"].startswith("unsupported: ")
 
 
 def test_an_mlflow_run_becomes_one_row() -> None:

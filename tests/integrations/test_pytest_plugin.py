@@ -20,6 +20,9 @@ def test_bad(assert_faithful):
 
 def test_limit(assert_faithful, judge):
     assert_faithful("When?", PASSAGE, "It was built in 1884.", at_least=1.01)
+
+def test_threshold(assert_faithful):
+    assert_faithful("When?", PASSAGE, "It was built in 1884.", threshold=1.0)
 """
 
 
@@ -31,13 +34,13 @@ def test_failures_show_the_spans_and_the_report_all_answers(tmp_path: Path) -> N
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words, "test_bot.py"]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, encoding="utf-8")
     assert result.returncode == 1, result.stdout + result.stderr
-    assert "2 failed, 1 passed" in result.stdout
+    assert "3 failed, 1 passed" in result.stdout
     assert "the answer is unsupported: faithfulness 0." in result.stdout
     assert "unsupported" in result.stdout and "[The king paid" in result.stdout
     assert "is below 1.01" in result.stdout
     lines = (tmp_path / "report.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["id"].partition("::")[2] for line in lines] == [
-        *("test_good", "test_bad", "test_limit")
+        *("test_good", "test_bad", "test_limit", "test_threshold")
     ]
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "The king paid" in page and page.rstrip().endswith("</html>")

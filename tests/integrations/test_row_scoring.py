@@ -29,7 +29,7 @@ def test_a_row_has_its_verdict_or_its_error(scoring: RowScoring, rows: Rows, exp
     assert scored["t_relevance"][:3] == expected("relevance")
     assert scored["t_error"][:3] == [None] * 3
     assert scored["t_error"][3].startswith("empty_contexts: there are no contexts")
-    assert [scored[name][3] for name in scored if name != "t_error"] == [None] * 7
+    assert [scored[name][3] for name in scored if name != "t_error"] == [None] * 9
     assert json.loads(scored["t_verdict"][0])["relevance"] == scored["t_relevance"][0]
     for name, kind in scoring.columns([]).items():
         assert all(value is None or type(value) is kind for value in scored[name]), name
@@ -44,6 +44,8 @@ def test_another_judge_is_loaded(rows: Rows) -> None:
     load = functools.partial(trivet.Evaluator, threads=1, max_characters=10)
     (error,) = RowScoring.of(load, None, "").score(rows[:1])["error"]
     assert error.startswith("too_long: ")
+    scored = RowScoring.of(None, None, "", threshold=1.0).score(rows[:1])
+    assert (scored["adherent"], scored["abstains"], scored["to_check"]) == ([False], [False], [0])
     with pytest.raises(DataError, match="cannot be sent to another process"):
         RowScoring.of(lambda: trivet.Evaluator(), None, "")
 

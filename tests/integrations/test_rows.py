@@ -62,6 +62,7 @@ def test_an_unreadable_row_is_refused_with_its_reason(fields: Any, code: str, me
 
 
 def test_rows_are_evaluated_together_and_failures_stay_in_place(judge: Any, rows: Rows) -> None:
-    results = judge_rows(judge, [rows[0], {"question": "q"}, rows[1]])
+    results = judge_rows(judge, [rows[0], {"question": "q"}, rows[1]], threshold=1.0)
     assert [type(result) for result in results] == [Evaluation, FailedEvaluation, Evaluation]
     assert judge.calls == [2]
+    assert isinstance(results[0], Evaluation) and results[0].adherent is False

@@ -28,10 +28,10 @@ class HeldJudge(CountingJudge):
         self.go_on = threading.Event()
 
     def evaluate_many(
-        self, examples: Iterable[RagExample]
+        self, examples: Iterable[RagExample], **options: Any
     ) -> Iterator[Evaluation | FailedEvaluation]:
         assert self.go_on.wait(30)
-        return super().evaluate_many(examples)
+        return super().evaluate_many(examples, **options)
 
 
 def test_concurrent_threads_have_their_own_verdicts(embedded: trivet.Evaluator) -> None:
@@ -57,6 +57,14 @@ def test_all_scores_of_an_example_are_one_evaluation(judge: Any, rows: Rows) -> 
     assert cache.evaluate(**rows[0]) is first
     assert asyncio.run(evaluate_often())[0] is first  # from another event loop
     assert judge.calls == [1]
+
+
+def test_a_cache_passes_options_on(judge: Any, single_judge: Any, rows: Rows) -> None:
+    for asked in (judge, single_judge):
+        verdict = VerdictCache(asked, threshold="strict", strict=True).evaluate(**rows[0])
+        assert verdict.threshold == judge.bundle.info.thresholds.named("strict")
+        with pytest.raises(TypeError, match=r"no option limit|argument 'limit'"):
+            VerdictCache(asked, limit=1).evaluate(**rows[0])
 
 
 def test_a_cancelled_request_leaves_others_alone(embedded: trivet.Evaluator, rows: Rows) -> None:

@@ -12,7 +12,9 @@ from trivet.integrations.judge import SCORES, Judge, VerdictCache, field_of, imp
 from trivet.records import Evaluation
 
 
-def metrics(judge: Judge | None = None, thresholds: Mapping[str, float] | None = None) -> list[Any]:
+def metrics(
+    judge: Judge | None = None, thresholds: Mapping[str, float] | None = None, **options: Any
+) -> list[Any]:
     """Return one ``BaseMetric`` per score.
 
     Test cases need ``input``, ``actual_output`` and ``retrieval_context``.
@@ -21,12 +23,13 @@ def metrics(judge: Judge | None = None, thresholds: Mapping[str, float] | None =
         judge: Evaluator or client; ``None`` uses the embedded bundle.
         thresholds: Least passing value by score. Without one, faithfulness passes if the response
             is adherent, and other scores pass with any value.
+        options: Options of the judge, such as ``threshold``.
 
     Raises:
         ValueError: ``thresholds`` names an unknown score.
     """
     base: Any = import_tool("deepeval.metrics", "deepeval").BaseMetric
-    cache = VerdictCache(judge)
+    cache = VerdictCache(judge, **options)
     limits = dict(thresholds or {})
     for score in limits:
         field_of(score)

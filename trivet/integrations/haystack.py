@@ -25,8 +25,11 @@ def _component() -> Any:
     class TrivetEvaluator:
         """Evaluates answers; its outputs are the metrics of an ``EvaluationRunResult``."""
 
-        def __init__(self, bundle: str | None = None, threads: int | None = None) -> None:
-            self.bundle, self.threads = bundle, threads
+        def __init__(
+            self, bundle: str | None = None, threads: int | None = None, options: Any = None
+        ) -> None:
+            # Named arguments alone are serialized, so options are a dictionary.
+            self.bundle, self.threads, self.options = bundle, threads, options
             self.judge: Any = None
 
         def warm_up(self) -> None:
@@ -40,7 +43,8 @@ def _component() -> Any:
             """Evaluate answers together; contexts are strings or documents."""
             self.warm_up()
             rows = zip(questions, contexts, predicted_answers, strict=True)
-            return score_columns(judge_many(self.judge, [example(*row) for row in rows]))
+            examples = [example(*row) for row in rows]
+            return score_columns(judge_many(self.judge, examples, **(self.options or {})))
 
     # Serialized pipelines name the class by its module and qualified name.
     TrivetEvaluator.__qualname__ = "TrivetEvaluator"

@@ -56,15 +56,16 @@ def default_judge() -> Judge:
     return trivet.Evaluator()
 
 
-def judge_many(judge: Judge, examples: Iterable[RagExample]) -> list[Result]:
+def judge_many(judge: Judge, examples: Iterable[RagExample], **options: Any) -> list[Result]:
     """Evaluate examples, in batches if the judge has ``evaluate_many``; one result per example."""
     many = getattr(judge, "evaluate_many", None)
     if many is not None:
-        return list(many(examples))
+        return list(many(examples, **options))
     results: list[Result] = []
+    evaluate: Any = functools.partial(judge.evaluate, **options)
     for example in examples:
         try:
-            results.append(judge.evaluate(example.question, example.contexts, example.response))
+            results.append(evaluate(example.question, example.contexts, example.response))
         except (ExampleError, WindowError, BackendError) as error:
             results.append(FailedEvaluation.of(error, example.id))
     return results
@@ -145,8 +146,8 @@ def reason(verdict: Evaluation, score: str) -> str:
 def details(verdict: Evaluation) -> dict[str, Any]:
     """Return the fields of a verdict that complement the scores, as plain values."""
     record = verdict.to_dict()
-    names = ("supported_share", "adherent", "unsupported", "windows", "cut_question_tokens")
-    return {name: record[name] for name in names}
+    names = ("supported_share", "adherent", "abstains", "unsupported", "to_check")
+    return {name: record[name] for name in (*names, "windows", "cut_question_tokens")}
 
 
 def read_row(fields: Mapping[str, Any], mapping: Mapping[str, str] | None = None) -> RagExample:
@@ -164,16 +165,17 @@ def read_row(fields: Mapping[str, Any], mapping: Mapping[str, str] | None = None
 
 
 def judge_rows(
-    judge: Judge, rows: Iterable[Mapping[str, Any]], mapping: Mapping[str, str] | None = None
+    judge: Judge, rows: Iterable[Any], mapping: Mapping[str, str] | None = None, **options: Any
 ) -> list[Result]:
-    """Evaluate rows together, with the arguments of `read_row`; an unreadable row is a failure."""
+    """Do `judge_many` with rows as `read_row` takes them; an unreadable row is a failure."""
     read: list[RagExample | FailedEvaluation] = []
     for row in rows:
         try:
             read.append(read_row(row, mapping))
         except ExampleError as error:
             read.append(FailedEvaluation.of(error))
-    results = iter(judge_many(judge, [row for row in read if isinstance(row, RagExample)]))
+    examples = [row for row in read if isinstance(row, RagExample)]
+    results = iter(judge_many(judge, examples, **options))
     return [next(results) if isinstance(row, RagExample) else row for row in read]
 
 
@@ -199,8 +201,8 @@ class VerdictCache:
     Its methods may be called from any thread and any event loop.
     """
 
-    def __init__(self, judge: Judge | None = None) -> None:
-        self.judge = judge or default_judge()
+    def __init__(self, judge: Judge | None = None, **options: Any) -> None:
+        self.judge, self._options = judge or default_judge(), options
         self._lock = threading.Lock()
         self._verdicts: OrderedDict[RagExample, Future[Evaluation]] = OrderedDict()
 
@@ -215,7 +217,7 @@ class VerdictCache:
                 self._verdicts.popitem(last=False)
         if is_new:
             try:
-                (result,) = judge_many(self.judge, [asked])
+                (result,) = judge_many(self.judge, [asked], **self._options)
                 verdict.set_result(verdict_of(result))
             except BaseException as error:  # every caller gets it, and the next one tries again
                 with self._lock:

@@ -25,7 +25,9 @@ from trivet.integrations.judge import (
 from trivet.records import Evaluation
 
 
-def runnable(judge: Judge | None = None, mapping: Mapping[str, str] | None = None) -> Any:
+def runnable(
+    judge: Judge | None = None, mapping: Mapping[str, str] | None = None, **options: Any
+) -> Any:
     """Return a ``Runnable`` from a dictionary to an ``Evaluation``.
 
     ``batch`` evaluates its inputs together. Contexts may be strings or ``Document`` objects.
@@ -34,7 +36,7 @@ def runnable(judge: Judge | None = None, mapping: Mapping[str, str] | None = Non
     chosen = judge or default_judge()
 
     def judge_one(row: Mapping[str, Any]) -> Evaluation:
-        (result,) = judge_rows(chosen, [row], mapping)
+        (result,) = judge_rows(chosen, [row], mapping, **options)
         return verdict_of(result)
 
     class TrivetRunnable(base):
@@ -42,15 +44,10 @@ def runnable(judge: Judge | None = None, mapping: Mapping[str, str] | None = Non
             return self._call_with_config(judge_one, input, config)
 
         def batch(
-            self,
-            inputs: list[Any],
-            config: Any = None,
-            *,
-            return_exceptions: bool = False,
-            **kwargs: Any,
+            self, inputs: Any, config: Any = None, *, return_exceptions: bool = False, **kwargs: Any
         ) -> list[Any]:
             outputs: list[Any] = []
-            for result in judge_rows(chosen, inputs, mapping):
+            for result in judge_rows(chosen, inputs, mapping, **options):
                 try:
                     outputs.append(verdict_of(result))
                 except ExampleError as error:
@@ -65,7 +62,9 @@ def runnable(judge: Judge | None = None, mapping: Mapping[str, str] | None = Non
 Evaluate: TypeAlias = Callable[[dict[str, Any], dict[str, Any]], list[dict[str, Any]]]
 
 
-def evaluator(judge: Judge | None = None, mapping: Mapping[str, str] | None = None) -> Evaluate:
+def evaluator(
+    judge: Judge | None = None, mapping: Mapping[str, str] | None = None, **options: Any
+) -> Evaluate:
     """Return a function of the ``inputs`` and the ``outputs`` of a run.
 
     Question, contexts and response are read from both, by the field names of the common tools.
@@ -75,7 +74,7 @@ def evaluator(judge: Judge | None = None, mapping: Mapping[str, str] | None = No
         A function that returns ``{"key", "score", "comment"}`` for each score, and raises
         ``ExampleError`` if a run cannot be evaluated.
     """
-    cache = VerdictCache(judge)
+    cache = VerdictCache(judge, **options)
 
     def trivet(inputs: dict[str, Any], outputs: dict[str, Any]) -> list[dict[str, Any]]:
         row = read_row({**inputs, **outputs}, mapping)

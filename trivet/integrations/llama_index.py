@@ -5,7 +5,7 @@ Example: ``BatchEvalRunner(evaluators(), workers=64)``
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from trivet.errors import ExampleError
@@ -14,7 +14,7 @@ from trivet.records import Evaluation
 
 
 def evaluators(
-    judge: Judge | None = None, thresholds: Mapping[str, float] | None = None
+    judge: Judge | None = None, thresholds: Mapping[str, float] | None = None, **options: Any
 ) -> dict[str, Any]:
     """Return one ``BaseEvaluator`` per score, by the name of the score.
 
@@ -25,13 +25,14 @@ def evaluators(
         judge: Evaluator or client; ``None`` uses the embedded bundle.
         thresholds: Least passing value by score. Without one, ``passing`` is whether the response
             is adherent for faithfulness, and ``None`` for other scores.
+        options: Options of the judge, such as ``threshold``.
 
     Raises:
         ValueError: ``thresholds`` names an unknown score.
     """
     library = import_tool("llama_index.core.evaluation", "llama-index-core")
     base: Any = library.BaseEvaluator
-    cache = VerdictCache(judge)
+    cache = VerdictCache(judge, **options)
     limits = dict(thresholds or {})
     for score in limits:
         field_of(score)
@@ -47,11 +48,7 @@ def evaluators(
             """There is no prompt."""
 
         async def aevaluate(
-            self,
-            query: str | None = None,
-            response: str | None = None,
-            contexts: Sequence[str] | None = None,
-            **kwargs: Any,
+            self, query: Any = None, response: Any = None, contexts: Any = None, **kwargs: Any
         ) -> Any:
             texts = {"query": query, "response": response, "contexts": contexts}
             try:

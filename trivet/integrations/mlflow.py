@@ -19,7 +19,9 @@ from trivet.integrations.judge import (
 )
 
 
-def scorer(judge: Judge | None = None, mapping: Mapping[str, str] | None = None) -> Any:
+def scorer(
+    judge: Judge | None = None, mapping: Mapping[str, str] | None = None, **options: Any
+) -> Any:
     """Return a ``Scorer`` that gives one ``Feedback`` per score.
 
     Question, contexts and response are read from ``inputs`` and ``outputs``. Outputs that are a
@@ -27,7 +29,7 @@ def scorer(judge: Judge | None = None, mapping: Mapping[str, str] | None = None)
     """
     genai = import_tool("mlflow.genai", "mlflow")
     entities = import_tool("mlflow.entities", "mlflow")
-    cache = VerdictCache(judge)
+    cache = VerdictCache(judge, **options)
 
     def trivet(inputs: Any, outputs: Any, trace: Any = None) -> list[Any]:
         row = read_row(merged(inputs, outputs, trace), mapping)

@@ -11,7 +11,9 @@ from typing import Any
 from trivet.integrations.judge import Judge, VerdictCache, details, import_tool, reason, scores_of
 
 
-def evaluator(judge: Judge | None = None, mapping: Mapping[str, Any] | None = None) -> Any:
+def evaluator(
+    judge: Judge | None = None, mapping: Mapping[str, Any] | None = None, **options: Any
+) -> Any:
     """Return an ``Evaluator`` that gives one ``Score`` per score.
 
     Records have ``question``, ``contexts`` and ``response``. The concurrent tasks of
@@ -21,7 +23,7 @@ def evaluator(judge: Judge | None = None, mapping: Mapping[str, Any] | None = No
     library = import_tool("phoenix.evals", "arize-phoenix-evals")
     base: Any = library.Evaluator
     pydantic = import_tool("pydantic", "pydantic")
-    cache = VerdictCache(judge)
+    cache = VerdictCache(judge, **options)
     schema = pydantic.create_model("TrivetInput", question=str, contexts=list[Any], response=str)
 
     class TrivetEvaluator(base):

@@ -35,6 +35,7 @@ class AssertFaithful(Protocol):
         response: str,
         *,
         at_least: float | None = None,
+        **options: Any,
     ) -> trivet.Evaluation:
         """Return the verdict on a response, or fail the test with its unsupported spans.
 
@@ -44,6 +45,7 @@ class AssertFaithful(Protocol):
             response: Answer.
             at_least: Lowest faithfulness that passes; ``None`` means that the response must be
                 adherent by the threshold of the bundle.
+            options: Options of ``Evaluator.evaluate``, such as ``threshold``.
         """
 
 
@@ -71,15 +73,11 @@ def assert_faithful(
     """Return the function that fails a test whose answer is not faithful."""
 
     def check(
-        question: str,
-        contexts: Sequence[Any] | str,
-        response: str,
-        *,
-        at_least: float | None = None,
+        question: str, contexts: Any, response: str, *, at_least: Any = None, **options: Any
     ) -> trivet.Evaluation:
         __tracebackhide__ = True
         texts = [contexts] if isinstance(contexts, str) else list(contexts)
-        verdict = judge.evaluate(question, texts, response, id=request.node.nodeid)
+        verdict = judge.evaluate(question, texts, response, id=request.node.nodeid, **options)
         if request.config.getoption("--trivet-report"):
             row = verdict.to_dict()
             row["texts"] = {"question": question, "contexts": texts, "response": response}
@@ -139,9 +137,7 @@ def _message(
     with console.capture() as captured:
         console.print(render_verdict(response, contexts, verdict))
     score = f"faithfulness {number(verdict.faithfulness)}"
-    reason = (
-        f"{score} is below {at_least:g}"
-        if at_least is not None
-        else (f"the answer is unsupported: {score}, threshold {number(verdict.threshold)}")
-    )
+    reason = f"the answer is unsupported: {score}, threshold {number(verdict.threshold)}"
+    if at_least is not None:
+        reason = f"{score} is below {at_least:g}"
     return f"{reason}\n\n{captured.get()}"

@@ -22,7 +22,9 @@ from trivet.integrations.judge import (
 _PACKAGES = "ragas>=0.4.3,<0.5' 'langchain-community<0.4"
 
 
-def metrics(judge: Judge | None = None, scores: Sequence[str] = tuple(SCORES)) -> list[Any]:
+def metrics(
+    judge: Judge | None = None, scores: Sequence[str] = tuple(SCORES), **options: Any
+) -> list[Any]:
     """Return one ``SingleTurnMetric`` per score, named ``trivet_faithfulness`` and so on.
 
     Concurrent samples are evaluated together, each once for all scores. An unknown score raises a
@@ -30,7 +32,7 @@ def metrics(judge: Judge | None = None, scores: Sequence[str] = tuple(SCORES)) -
     """
     library = import_tool("ragas.metrics.base", _PACKAGES)
     base: Any = library.SingleTurnMetric
-    cache = VerdictCache(judge)
+    cache = VerdictCache(judge, **options)
     columns = {library.MetricType.SINGLE_TURN: {"user_input", "retrieved_contexts", "response"}}
 
     class TrivetMetric(base):
@@ -50,7 +52,7 @@ def metrics(judge: Judge | None = None, scores: Sequence[str] = tuple(SCORES)) -
 
 
 def collection_metrics(
-    judge: Judge | None = None, scores: Sequence[str] = tuple(SCORES)
+    judge: Judge | None = None, scores: Sequence[str] = tuple(SCORES), **options: Any
 ) -> list[Any]:
     """Return the same as metrics of ``ragas.metrics.collections``, which experiments use.
 
@@ -60,7 +62,7 @@ def collection_metrics(
     """
     base: Any = import_tool("ragas.metrics.collections.base", _PACKAGES).BaseMetric
     result: Any = import_tool("ragas.metrics.result", _PACKAGES).MetricResult
-    cache = VerdictCache(judge)
+    cache = VerdictCache(judge, **options)
 
     class TrivetMetric(base):
         def __init__(self, score: str) -> None:
@@ -71,8 +73,7 @@ def collection_metrics(
         async def ascore(
             self, user_input: str, response: str, retrieved_contexts: Sequence[str]
         ) -> Any:
-            texts = (user_input, retrieved_contexts, response)
-            verdict = await cache.evaluate_async(*texts)
+            verdict = await cache.evaluate_async(user_input, retrieved_contexts, response)
             value = score_of(verdict, self._score)
             return result(value=value, reason=reason(verdict, self._score))
 

@@ -26,10 +26,13 @@ Load = Callable[[], Judge]
 COLUMNS: Mapping[str, type] = {
     **dict.fromkeys(SCORES, float),
     "adherent": bool,
+    "abstains": bool,
+    "to_check": int,
     "verdict": str,
     "error": str,
 }
-"""Types of the added columns; ``verdict`` is JSON, and each value may be ``None``."""
+"""Types of the added columns; ``to_check`` is the number of spans, ``verdict`` is JSON, and
+each value may be ``None``."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,12 @@ class RowScoring:
     load: bytes  # pickled function that loads a judge, which cannot be pickled, once per process
     mapping: Mapping[str, str]
     prefix: str
+    options: Mapping[str, Any]
 
     @classmethod
-    def of(cls, load: Load | None, mapping: Mapping[str, str] | None, prefix: str) -> RowScoring:
+    def of(
+        cls, load: Load | None, mapping: Mapping[str, str] | None, prefix: str, **options: Any
+    ) -> RowScoring:
         """Pickle ``load``, or a default: the embedded bundle on one thread per process."""
         try:
             pickled = pickle.dumps(load or functools.partial(trivet.Evaluator, threads=1))
@@ -50,7 +56,7 @@ class RowScoring:
                 f"load={load!r} cannot be sent to another process ({error}); use a function of a "
                 "module, or functools.partial(trivet.Evaluator, bundle)"
             ) from error
-        return cls(pickled, dict(mapping or {}), prefix)
+        return cls(pickled, dict(mapping or {}), prefix, options)
 
     def columns(self, present: Sequence[str]) -> dict[str, type]:
         """Return the types of the added columns, which must not be present yet."""
@@ -61,7 +67,7 @@ class RowScoring:
 
     def score(self, rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
         """Evaluate rows together and return the added columns, with one value per row."""
-        results = judge_rows(_loaded(self.load), rows, self.mapping)
+        results = judge_rows(_loaded(self.load), rows, self.mapping, **self.options)
         cells = [_cells(result) for result in results]
         return {self.prefix + name: [row.get(name) for row in cells] for name in COLUMNS}
 
@@ -69,8 +75,8 @@ class RowScoring:
 def _cells(result: Result) -> dict[str, Any]:
     if isinstance(result, FailedEvaluation):
         return {"error": f"{result.code}: {result.message}"}
-    scores = {name: getattr(result, name) for name in COLUMNS if name not in ("verdict", "error")}
-    return {**scores, "verdict": result.to_json()}
+    cells = {name: getattr(result, name) for name in (*SCORES, "adherent", "abstains")}
+    return {**cells, "to_check": len(result.to_check), "verdict": result.to_json()}
 
 
 @functools.lru_cache(maxsize=1)
@@ -87,6 +93,7 @@ def score_ray(
     batch_size: int = 64,
     mapping: Mapping[str, str] | None = None,
     prefix: str = "trivet_",
+    **options: Any,
 ) -> Any:
     """Return the dataset with the columns ``row_scoring.COLUMNS`` added, lazily.
 
@@ -99,6 +106,7 @@ def score_ray(
         batch_size: Rows that are evaluated together.
         mapping: Field names that replace the known ones, such as ``{"question": "prompt"}``.
         prefix: Prefix of the added columns.
+        options: Options of the judge, such as ``threshold``.
 
     Raises:
         ConfigError: The actors leave less than one CPU, so that the run would never end.
@@ -106,7 +114,7 @@ def score_ray(
     """
     ray = import_tool("ray", "ray[data]>=2.54")
     data = import_tool("ray.data", "ray[data]>=2.54")
-    scoring = RowScoring.of(load, mapping, prefix)
+    scoring = RowScoring.of(load, mapping, prefix, **options)
     scoring.columns(dataset.columns() or ())
     check_cpus(actors, cpus, ray.cluster_resources().get("CPU", 0.0))
     return dataset.map_batches(
@@ -139,7 +147,12 @@ class RowActor:
     def __call__(self, batch: Any) -> Any:
         """Return a ``pyarrow.Table`` with the columns added."""
         arrow = import_tool("pyarrow", "pyarrow")
-        types = {float: arrow.float64(), bool: arrow.bool_(), str: arrow.string()}
+        types = {
+            float: arrow.float64(),
+            bool: arrow.bool_(),
+            int: arrow.int64(),
+            str: arrow.string(),
+        }
         columns = self._scoring.columns(batch.column_names)
         for name, values in self._scoring.score(batch.to_pylist()).items():
             batch = batch.append_column(name, arrow.array(values, types[columns[name]]))

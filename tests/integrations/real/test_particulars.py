@@ -89,10 +89,10 @@ def test_a_haystack_pipeline_is_serialized() -> None:
     from trivet.integrations.haystack import TrivetEvaluator
 
     pipeline = haystack.Pipeline()
-    pipeline.add_component("trivet", TrivetEvaluator(threads=1))
+    pipeline.add_component("trivet", TrivetEvaluator(threads=1, options={"threshold": 0.5}))
     serialization.allow_deserialization_module("trivet.*")
     again = haystack.Pipeline.loads(pipeline.dumps()).get_component("trivet")
-    assert again.threads == 1
+    assert (again.threads, again.options) == (1, {"threshold": 0.5})
     assert type(again) is TrivetEvaluator
 
 
