@@ -78,6 +78,7 @@ def test_deepeval_passes_what_is_adherent_unless_it_has_a_threshold(
     for thresholds, passes in (({}, adherent is True), ({"faithfulness": 0.5}, True)):
         faithfulness, relevance, *_ = deepeval.metrics(judge, thresholds)
         assert (faithfulness.measure(case), faithfulness.is_successful()) == (0.6, passes)
+        assert faithfulness.threshold is not None  # DeepEval refuses metrics that have none
         relevance.measure(case)
         assert relevance.is_successful() is None
 

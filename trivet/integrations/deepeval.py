@@ -13,7 +13,7 @@ from trivet.records import Evaluation
 
 
 def metrics(
-    judge: Judge | None = None, thresholds: Mapping[str, float] | None = None, **options: Any
+    judge: Judge | None = None, thresholds: Mapping[str, float | None] | None = None, **options: Any
 ) -> list[Any]:
     """Return one ``BaseMetric`` per score.
 
@@ -21,8 +21,8 @@ def metrics(
 
     Args:
         judge: Evaluator or client; ``None`` uses the embedded bundle.
-        thresholds: Least passing value by score. Without one, faithfulness passes if the response
-            is adherent, and other scores pass with any value.
+        thresholds: Least passing value by score; ``None`` passes any value. Without one,
+            faithfulness passes if the response is adherent, and other scores pass.
         options: Options of the judge, such as ``threshold``.
 
     Raises:
@@ -30,15 +30,17 @@ def metrics(
     """
     base: Any = import_tool("deepeval.metrics", "deepeval").BaseMetric
     cache = VerdictCache(judge, **options)
-    limits = dict(thresholds or {})
+    # DeepEval wants a metric with a threshold, also where the verdict decides.
+    limits = {"faithfulness": 0.0, **(thresholds or {})}
+    by_verdict = {"faithfulness"} - (thresholds or {}).keys()
     for score in limits:
         field_of(score)
 
     class TrivetMetric(base):
         adherent: bool | None = None
 
-        def __init__(self, name: str, threshold: float | None) -> None:
-            self.name, self.threshold = name, threshold
+        def __init__(self, name: str, threshold: float | None, by_verdict: bool) -> None:
+            self.name, self.threshold, self.by_verdict = name, threshold, by_verdict
 
         def measure(self, test_case: Any, *args: Any, **kwargs: Any) -> float | None:
             return self._take(cache.evaluate(*_texts(test_case)))
@@ -55,7 +57,7 @@ def metrics(
 
         def is_successful(self) -> bool | None:
             passes: bool | None = super().is_successful()
-            if self.name == "faithfulness" and self.threshold is None:
+            if self.by_verdict:
                 # None, of a response without words, would pass.
                 passes = self.success = self.error is None and self.adherent is True
             return passes
@@ -64,7 +66,7 @@ def metrics(
         def __name__(self) -> str:
             return f"trivet {self.name}"
 
-    return [TrivetMetric(score, limits.get(score)) for score in SCORES]
+    return [TrivetMetric(score, limits.get(score), score in by_verdict) for score in SCORES]
 
 
 def _texts(test_case: Any) -> tuple[Any, Any, Any]:
