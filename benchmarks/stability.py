@@ -7,8 +7,8 @@ python -m benchmarks.stability --data ragtruth:data/ragtruth [--split dev] [--bu
 the response's first line as a heading, and 12000 for 12,000 in it. ``permuted``: the contexts in a
 random order. ``foreign passage``: one of an unrelated row, at a random place. ``fp32``: the weights
 in torch instead of the graph. The last four move the texts in the windows or the last digits, so
-that a response near the threshold may flip. What the contexts mean to the model is measured by
-``benchmarks.swapped_contexts``.
+that a response near the threshold may flip. ``benchmarks.swapped_contexts`` measures what the
+contexts mean to the model.
 """
 
 from __future__ import annotations

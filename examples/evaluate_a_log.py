@@ -3,7 +3,7 @@
     python examples/evaluate_a_log.py [LOG.jsonl]
 
 Each line of the log is an object with ``question``, ``contexts`` and ``response``. Failed rows are
-listed last, with the reason. Of the log beside it, this prints:
+listed last, with the reason. For the log beside it, this prints:
 
     id                       faithfulness  relevance  unsupported
     apple-invented                    0.0        0.2  Water a young apple tree twice a week [...]
@@ -55,7 +55,7 @@ def main(path: Path = LOG) -> None:
     for verdict in verdicts:
         scores = [verdict.faithfulness, verdict.relevance]
         shown = ["none" if score is None else f"{score:.1f}" for score in scores]
-        wrong = " ".join(each.text for each in verdict.sentences if each.supported is False)
+        wrong = " ".join(part.text for part in verdict.sentences if part.supported is False)
         print(f"{verdict.id:24}{shown[0]:>13}{shown[1]:>11}  {shorten(wrong, 45)}".rstrip())
     for failure in failed:
         print(f"{failure.id:24}{failure.code:>13}  {failure.message}")

@@ -1,4 +1,4 @@
-"""What is built once for all tests of a run, in whichever of its processes."""
+"""Things that are built once for all tests of a run, in whichever of its processes."""
 
 from __future__ import annotations
 

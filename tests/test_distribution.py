@@ -1,4 +1,4 @@
-"""What a package index gets: the supported versions of Python, a wheel without compiled parts."""
+"""The package as an index gets it: versions of Python, a wheel without compiled parts."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def _calibrate(trained: Path, spec: str, scratch: Path) -> Path:
     """Return a bundle in which the heads are calibrated whose cross-fitted error falls by it."""
     try:
         calibrated = calibrate(trained, [spec], VALIDATION, out=scratch / "all")
-        fitted = [report for report in calibrated.reports if report.found is not None]
+        fitted = [report for report in calibrated.reports if report.fitted is not None]
         helped = [report for report in fitted if _helps(report.errors[0])]
         if helped == fitted:
             return scratch / "all"

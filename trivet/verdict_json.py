@@ -1,7 +1,7 @@
 """Reading of verdicts from plain dictionaries, as they come from files and networks.
 
 Every field is checked by its type in the record: a ``float`` is a probability, an ``int`` a count.
-What is not, or a span that does not fit its text, is an error that names the field.
+Another value, or a span that does not fit its text, is an error that names the field.
 """
 
 from __future__ import annotations

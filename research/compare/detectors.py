@@ -49,7 +49,7 @@ _HHEM_PROMPT = (
 )
 _NO_LIMIT = 1 << 20  # T5's positions are relative, so nothing is truncated
 _TOP = 5  # sentences that Provenance checks
-# Of LongTracer: longest text without claims and source sentence that is left out, and longest
+# LongTracer's longest text without claims and source sentence that is left out, and longest
 # sentence that is not a claim.
 _EMPTY, _SHORT = 10, 15
 

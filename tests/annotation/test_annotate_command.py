@@ -78,7 +78,7 @@ def test_malformed_json_is_repaired() -> None:
     assert len(endpoint.bodies) == 1
 
 
-# What spoils an answer: a change of its fields, or of the judgement of its second sentence.
+# Changes that spoil an answer: of its fields, or of the judgement of its second sentence.
 FAULTS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"sentence_support_information": "none"}, {}, "sentence_support_information: must be a list"),
     ({"sentence_support_information": []}, {}, "no judgement of the response's sentences a, b"),

@@ -45,7 +45,7 @@ def test_errors_are_those_at_the_default_threshold() -> None:
         data="made/up", faithful=15, false_alarms=(1, 3, 4), hallucinated=5, found=(2, 4, 5)
     )
     assert error_rates([alarms]) == [
-        ErrorRates("made/up", "dev", supported=15, flagged=3, unsupported=5, found=4)
+        ErrorRates("made/up", "dev", supported=15, flagged=3, unsupported=5, finds=4)
     ]
 
 

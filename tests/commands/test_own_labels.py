@@ -45,10 +45,10 @@ def test_a_sheet_is_measured_and_its_threshold_used_without_torch(tmp_path: Path
     values = [threshold["threshold"] for threshold in written["thresholds"]]
     assert values == sorted(values)
     used, rate = by_name["balanced"], by_name["rate"]
-    assert used["found"] + used["missed"] == 12
+    assert used["finds"] + used["missed"] == 12
     assert used["false_alarms"] + used["passed"] == 18
     table = rf"supported +{used['passed']} +{used['false_alarms']}\n.*"
-    table += rf"unsupported +{used['missed']} +{used['found']}\n"
+    table += rf"unsupported +{used['missed']} +{used['finds']}\n"
     assert re.search(table, done.stdout)
     auroc = r"AUROC 0\.\d\d \(95 % interval (0\.\d\d) to \d\.\d\d; 10 source"
     low = re.search(auroc, done.stdout)
@@ -67,7 +67,7 @@ def test_a_sheet_is_measured_and_its_threshold_used_without_torch(tmp_path: Path
     assert "How much can be left to Trivet" in page.read_text(encoding="utf-8")
     flagged = run("evaluate", SHEET, "--threshold", rate["threshold"], "--fields", "id,adherent")
     verdicts = [json.loads(line)["adherent"] for line in flagged.stdout.splitlines()]
-    assert verdicts.count(False) == rate["found"] + rate["false_alarms"]
+    assert verdicts.count(False) == rate["finds"] + rate["false_alarms"]
 
 
 def test_thresholds_are_chosen_for_a_bundle_without_torch(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_the_best_sources_are_shown_as_many_as_fit(
         shown = set(read.context_sentence[layout.row_context[row]].tolist())
         assert shown <= named
         if len(layout.row_context[row]) < sum(lengths[list(shown)]):
-            # Not even one sentence fits: the best is cut.
+            # Not even one sentence fits: the best is truncated.
             assert len(shown) == 1 and len(layout.row_context[row]) == room
             continue
         free = room + 1 - sum(lengths[sentence] + 1 for sentence in shown)

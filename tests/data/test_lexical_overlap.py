@@ -48,14 +48,14 @@ def of_context(context: Sentences, parts: Sentences) -> list[float]:
     def weight(some: set[int]) -> float:
         return sum(rarity({word}) / sentences_with[word] for word in some)
 
-    def of_the_most(other: set[int]) -> list[float]:
+    def shares_of_max(other: set[int]) -> list[float]:
         shared = [weight(set(sentence) & other) for sentence in context]
         most = max(shared, default=0.0)
         return [common / most if most else 0.0 for common in shared]
 
     everything = set(joined(parts))
-    together = of_the_most(everything)
-    apart = [of_the_most(set(part)) for part in parts]
+    together = shares_of_max(everything)
+    apart = [shares_of_max(set(part)) for part in parts]
     means = []
     for n, sentence in enumerate(context):
         held = weight(set(sentence))

@@ -109,7 +109,7 @@ def test_no_job_starves_whatever_comes_after_it(
 def test_a_short_job_overtakes_longer_ones_within_bounds(
     windows: int, longer: list[int], began: int
 ) -> None:
-    """Of four calls at least three are its own, whatever waits and however long."""
+    """At least three of four calls are its own, whatever waits and however long."""
     queue = WindowQueue(BatchLimits(512))
     for other in longer:
         queue.add(job([500] * (other + began)), 0.0)

@@ -143,7 +143,7 @@ def test_what_is_kept_can_be_loaded_and_is_written_down(
             export_openvino(copied, rows, "tiny", "dev")
 
 
-# What a context says, and what it does not say.
+# Sentences of a context, and others that it does not support.
 FACTS = (
     ("The mill was built in 1817.", "The mill was built in 1917."),
     ("The ferry is red.", "The ferry is green and yellow."),

@@ -50,10 +50,10 @@ class WoodJudge:
 
     def __init__(self, fails: bool = False) -> None:
         self.fails = fails
-        self.given: list[Any] = []
+        self.calls: list[Any] = []
 
     def stream(self, question: str, contexts: Any, **options: Any) -> WoodStream:
-        self.given.append((question, contexts, options))
+        self.calls.append((question, contexts, options))
         return WoodStream(self.fails)
 
 
@@ -216,7 +216,7 @@ def test_what_is_no_stream_is_refused(stream: Any) -> None:
 def test_texts_and_options_reach_the_judge_in_the_order_of_evaluate() -> None:
     judge = WoodJudge()
     trivet.guard([], "Q?", ["x"], judge=judge, windows="all", threshold=0.3)
-    assert judge.given == [("Q?", ["x"], {"windows": "all", "threshold": 0.3})]
+    assert judge.calls == [("Q?", ["x"], {"windows": "all", "threshold": 0.3})]
     swapped: Any = (["x"], "Q?")
     with pytest.raises(
         TypeError, match=r"not list; the order is guard\(stream, question, contexts"

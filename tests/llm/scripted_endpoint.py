@@ -113,7 +113,6 @@ class ScriptedEndpoint:
     Attributes:
         bodies: Bodies of the requests so far.
         keys: Authorization headers of the requests.
-        most_at_once: Most requests that were open at once.
     """
 
     def __init__(self, script: Script, *, structured: bool = True, refuses: str = "") -> None:
@@ -126,10 +125,8 @@ class ScriptedEndpoint:
         """
         self.bodies: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
-        self.most_at_once = 0
         self._script = script
         self._refused = {refuses} | (set() if structured else {"response_format"})
-        self._open = 0
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -147,19 +144,13 @@ class ScriptedEndpoint:
         with self._lock:
             self.bodies.append(body)
             self.keys.append(key)
-            self._open += 1
-            self.most_at_once = max(self.most_at_once, self._open)
-        try:
-            if refused := self._refused & body.keys():
-                return error(400, f"Unsupported parameter: '{refused.pop()}'")
-            reply = self._script(body)
-            reply = Reply(reply) if isinstance(reply, str) else reply
-            if reply.wait is not None:
-                reply.wait.wait(60)
-            return reply
-        finally:
-            with self._lock:
-                self._open -= 1
+        if refused := self._refused & body.keys():
+            return error(400, f"Unsupported parameter: '{refused.pop()}'")
+        reply = self._script(body)
+        reply = Reply(reply) if isinstance(reply, str) else reply
+        if reply.wait is not None:
+            reply.wait.wait(60)
+        return reply
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         endpoint = self

@@ -108,7 +108,7 @@ REFUSED = {
         "incomplete_trace",
         "no answer",
     ),
-    "a circle": ([dataclasses.replace(ROOT, parent="search"), SEARCH], "incomplete_trace", "root"),
+    "a circle": ([dataclasses.replace(ROOT, parent="search"), SEARCH], "incomplete_trace", "cycle"),
 }
 
 

@@ -23,7 +23,7 @@ from trivet.logs.trace_log import TraceLog, open_log
 from trivet.records import FailedEvaluation, RagExample
 
 HERE = Path(__file__).parent / "traces"
-# Of the applications that were recorded.
+# Question, answer and documents of the applications that were recorded.
 QUESTION = "When was the lighthouse at Cape Orna built?"
 ANSWER = "It was built in 1871. A keeper called Jonas lives there."
 DOCUMENTS = {

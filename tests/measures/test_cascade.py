@@ -25,7 +25,7 @@ def test_each_threshold_decides_as_many_as_the_precision_allows() -> None:
     assert ninety.left.count == 0
     assert ninety.passed.threshold == ninety.flagged.threshold
     assert ninety.passed.wrong + ninety.flagged.count - ninety.flagged.wrong == 2
-    # Of 31 flagged ones with 1 error, one more would be 2 of 32, above 5 %.
+    # After 31 flagged ones with 1 error, one more would make 2 of 32, above 5 %.
     assert (ninety_five.passed.count, ninety_five.passed.wrong) == (105, 3)
     assert (ninety_five.flagged.count, ninety_five.left.count) == (30, 0)
     # 30 answers cannot show a precision of 99 %.

@@ -20,7 +20,7 @@ AUROC = {
     0.5: (0.4, 0.2, 0.1, 0.3),
     1.0: (0.8, 0.1, 0.9, 0.2),
 }
-# Of two right and two wrong answers, counting words finds one wrong answer alone.
+# Counting words finds one wrong answer alone of two right and two wrong ones.
 RESPONSES = ("foxes sleep", "dogs bark", "foxes", "owls sleep")
 
 

@@ -60,7 +60,7 @@ def test_counts_are_those_of_the_verdicts() -> None:
     rows = [*ROWS, prediction(0.9, None), prediction(0.02, True), prediction(0.97, False)]
     failed = Prediction(ROWS[0].example, FailedEvaluation(None, "window", "too long"))
     used = checked([*rows, failed]).used
-    assert (used.threshold, used.found, used.missed) == (0.5, 4, 1)
+    assert (used.threshold, used.finds, used.missed) == (0.5, 4, 1)
     assert (used.false_alarms, used.passed) == (2, 5)
 
 

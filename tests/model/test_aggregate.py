@@ -98,7 +98,7 @@ def test_completeness_is_the_utilized_share_of_the_relevant(make: Make) -> None:
     weight = make([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25]])
     relevance = make([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
     utilization = make([[1.0, 0.0, 1.0], [1.0, 1.0, 1.0]])
-    # Relevant: .75, of which .5 is utilized. What is utilized without being relevant counts for
+    # Relevant: .75, of which .5 is utilized. A part that is utilized but not relevant counts for
     # nothing; where nothing is relevant nothing is complete.
     joined = aggregate.completeness(relevance, utilization, weight)
     assert joined.tolist() == pytest.approx([2 / 3, 0.0])

@@ -109,7 +109,7 @@ def test_a_notebook_tells_supported_from_unsupported_and_from_no_claim() -> None
             ContextSpan(0, 16, 20),
             ": only in another passage, [2]; [1] says 1817",
         ),
-        # Of a verdict file that someone else wrote.
+        # From a verdict file that someone else wrote.
         ("value_of_another_passage", ContextSpan(9, 0, 4), None, ": not in the sources of its"),
     ],
 )

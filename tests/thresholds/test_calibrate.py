@@ -167,9 +167,9 @@ def test_calibration_removes_the_old_graph(
     assert info.calibration == calibrated.info
     assert not info.graphs and not (bundle / "model.onnx").exists()
     by_name = {report.name: report for report in calibrated.reports}
-    fitted = {name for name in logits if by_name[name].found is not None}
+    fitted = {name for name in logits if by_name[name].fitted is not None}
     assert fitted == set(info.calibration.errors) == set(DEFAULT_HEADS)
-    check_answers(bundle, data, logits, {n: by_name[n].found or LinearMap() for n in logits})
+    check_answers(bundle, data, logits, {n: by_name[n].fitted or LinearMap() for n in logits})
     state, before = load_rag_model(read_bundle(bundle)).state_dict(), model.state_dict()
     for name in fitted:
         weight = f"heads.{name}.classifier.weight"
@@ -253,7 +253,7 @@ def test_overlap_is_in_bundle_and_graph(bundle: Path, shared: Path) -> None:
     _, items, logits = read(bundle, shared)
     calibrated = calibrate(bundle, [f"jsonl:{shared}"], "all", Choices(lexical_overlap=True))
     assert min(overlaps(bundle).values()) > 1
-    maps = {report.name: report.found or LinearMap() for report in calibrated.reports}
+    maps = {report.name: report.fitted or LinearMap() for report in calibrated.reports}
     check_answers(bundle, shared, logits, maps)
     assert ", lexical overlap " in (bundle / "README.md").read_text(encoding="utf-8")
 

@@ -29,7 +29,7 @@ def load_checkpoint(
         whole: Whether every tensor of the file must belong to the model.
 
     Raises:
-        ImportError, OSError, RuntimeError, ValueError: The weights cannot be read or are no
+        ImportError, OSError, RuntimeError, ValueError: The weights cannot be read or are not
             safetensors, or a tensor is missing or left over.
     """
     model, loading = auto.from_pretrained(

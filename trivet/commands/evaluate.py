@@ -165,7 +165,7 @@ def evaluate(
         check_page(report, [out], [] if file == "-" else [file])  # before a long run
     evaluator = model.load(settings.max_characters)
     policy = ResumePolicy(restart, force)
-    # A person reads a table; what is piped on, or asked for by field, stays JSON lines.
+    # A terminal shows a table; a pipe, or --fields, gets JSON lines.
     tabled = out is None and settings.fields is None and sys.stdout.isatty()
     written = out
     with contextlib.ExitStack() as files:

@@ -52,7 +52,7 @@ class EncoderConfig:
             "null: true, but for bundles, which keep their own, and granularity: example."
         ),
     ] = None
-    trunk: Annotated[TrunkKind, Setting("What the heads share.")] = "shared"
+    trunk: Annotated[TrunkKind, Setting("Sharing of the encoder among heads.")] = "shared"
     shared_layers: Annotated[int | None, Setting("Lowest layers shared, for trunk: partial.")] = (
         None
     )

@@ -32,8 +32,8 @@ def choose_evidence(
     """Yield an evidence window for each chunk of the response.
 
     It shows the best source of every sentence of the chunk, then the second best, and so on; a
-    sentence that does not fit is left out. If not even the first one fits, it is cut. The context
-    keeps its order, with a separator between passages and wherever text is left out.
+    sentence that does not fit is left out. If not even the first one fits, it is truncated. The
+    context keeps its order, with a separator between passages and wherever text is left out.
 
     Args:
         tokenized: An example with contexts and a response.

@@ -1,9 +1,9 @@
 """Counted features of each response sentence, which support is weighed with.
 
-A small encoder compares numbers and names poorly, and sees only one window. What can be counted
-before the pass is counted: the words that a sentence shares with the contexts, and whether its
-values stand in its sources, in other context sentences or nowhere. ``trivet calibrate`` learns what
-each of them is worth.
+A small encoder compares numbers and names poorly, and sees only one window. So two things are
+counted before the pass: the words that a sentence shares with the contexts, and whether its values
+stand in its sources, in other context sentences or nowhere. ``trivet calibrate`` learns what each
+of them is worth.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _CLAUSE = re.compile(
 )
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
 _LONGEST = 100  # words of texts that are compared, since the time can grow with their square
-# Such words alone are no difference.
+# Such words alone do not make a difference.
 _GLUE = re.compile(r"(?i:an?|the|of|in|on|at|to|for|by|and|or|as|is|are|was|were|be|its?|that)")
 
 

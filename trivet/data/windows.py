@@ -215,10 +215,10 @@ def lay_out(
 ) -> Layout:
     """Cut one example into windows.
 
-    A question over a fourth of the window is cut, and ``cut_question_tokens`` counts the rest. A
-    response over half of it is read in chunks, and each chunk is shown with every slice of the
-    contexts. After several of these ordinary windows, an evidence window for each chunk shows the
-    context sentences that share most with it. ``contexts`` may bring the example's values of
+    A question over a fourth of the window is truncated, and ``cut_question_tokens`` counts the
+    rest. A response over half of it is read in chunks, and each chunk is shown with every slice of
+    the contexts. After several of these ordinary windows, an evidence window for each chunk shows
+    the context sentences that share most with it. ``contexts`` may bring the example's values of
     ``index_contexts``, if they are known already.
 
     Raises:

@@ -93,7 +93,7 @@ class Scheduler:
         """Queue a job, and return it. A closed scheduler cancels it.
 
         Raises:
-            Overloaded: There is no room for it, or it would hardly end in time.
+            Overloaded: The queue is full, or it would hardly end in time.
         """
         if self._process != os.getpid():
             self._open()  # the threads stayed behind in the process that this one was forked from

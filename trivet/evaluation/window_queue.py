@@ -153,7 +153,7 @@ class WindowQueue:
         """Append a job.
 
         Raises:
-            Overloaded: There is no room for it, or it would hardly end in time. A job is accepted,
+            Overloaded: The queue is full, or it would hardly end in time. A job is accepted,
                 however large it is, while no other waits.
         """
         waiting, windows, left_seconds = self.windows, job.windows, job.deadline - now

@@ -153,19 +153,19 @@ class ResumableLoader(DataLoader[list[Item]]):
             pin_memory=torch.cuda.is_available(),
         )
         self.batches = batches
-        self._given = 0  # batches of this epoch that were read; workers are ahead
+        self._batches_read = 0  # batches of this epoch that were read; workers are ahead
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         # A generator, because Lightning creates the iterator before it sets the epoch, which
         # workers copy.
-        self._given = self.batches.skipped
+        self._batches_read = self.batches.skipped
         for batch in super().__iter__():
-            self._given += 1
+            self._batches_read += 1
             yield batch
 
     def state_dict(self) -> dict[str, int]:
         """Return how many batches of this epoch were read."""
-        return {"batches": self._given}
+        return {"batches": self._batches_read}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Skip the batches that the stopped run had read in its epoch."""

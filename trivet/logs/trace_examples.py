@@ -75,7 +75,7 @@ def _roots(spans: Sequence[TraceSpan], by_id: Mapping[str, TraceSpan]) -> list[T
         )
     first = roots or orphans
     if not first:
-        raise ExampleError("has no root: its spans are parts of each other", "incomplete_trace")
+        raise ExampleError("has no root span: its parents form a cycle", "incomplete_trace")
     if running := [span.id for span in first if not span.ended]:
         raise ExampleError(
             f"has not ended (span {running[0]}); export it again later", code="incomplete_trace"

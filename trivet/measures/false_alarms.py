@@ -35,14 +35,14 @@ class Alarms:
     faithful: int
     false_alarms: int
     hallucinated: int
-    found: int
+    finds: int
 
     def words(self) -> str:
         """Return the counts in one line."""
-        f1 = 2 * self.found / max(1, self.found + self.false_alarms + self.hallucinated)
+        f1 = 2 * self.finds / max(1, self.finds + self.false_alarms + self.hallucinated)
         return (
             f"{self.source}: {self.false_alarms} false alarms of {self.faithful} faithful "
-            f"responses, {self.found} of {self.hallucinated} hallucinated ones found, F1 {f1:.3f}"
+            f"responses, {self.finds} of {self.hallucinated} hallucinated ones found, F1 {f1:.3f}"
         )
 
 

@@ -67,7 +67,7 @@ class ErrorRates:
     supported: int  # answers labelled supported
     flagged: int  # those of them that were judged unsupported
     unsupported: int  # answers labelled unsupported
-    found: int  # those of them that were judged unsupported
+    finds: int  # those of them that were judged unsupported
 
 
 def to_json(figures: Iterable[Figure], **about: Any) -> str:

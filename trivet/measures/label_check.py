@@ -27,7 +27,7 @@ class AtThreshold:
 
     name: str  # ``used``, a name of the bundle's, ``rate`` or ``best_f1``
     threshold: float  # an answer is flagged if its deciding support is below
-    found: int  # unsupported answers that are flagged
+    finds: int  # unsupported answers that are flagged
     missed: int  # unsupported answers that are not
     false_alarms: int  # supported answers that are flagged
     passed: int  # supported answers that are not

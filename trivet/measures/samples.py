@@ -80,12 +80,12 @@ def samples_at_common_threshold(
     flagged, gold = (1 - units.probs < best.threshold).astype(float), units.positive.astype(float)
     note = f"threshold {best.threshold:.4f} has the best F1 on the measured rows of all sets"
     hits = flagged * gold
-    return _found(
+    return _precision_recall_f1(
         "hallucination", units.rows, flagged, gold, hits, units.failed, "_common_threshold", note
     )
 
 
-def _found(
+def _precision_recall_f1(
     level: str,
     rows: IntArray,
     flagged: FloatArray,
@@ -143,7 +143,7 @@ def _hallucination(rows: Sequence[Prediction], units: Units) -> list[Sample]:
         sample("word_counting_auroc", auroc(counted_probs(rows, kept), positive), one_class),
         *at_recall,
         sample("hallucination_accuracy", ratio(right, every, every), None),
-        *_found("hallucination", kept, flagged, gold, flagged * gold, units.failed),
+        *_precision_recall_f1("hallucination", kept, flagged, gold, flagged * gold, units.failed),
         sample("hallucination_f1_best_threshold", best_f1(scores, positive), no_gold, chosen),
         _calibration("hallucination", units),
     ]
@@ -165,7 +165,7 @@ def _spans(rows: Sequence[Prediction]) -> list[Sample]:
         flagged = marked_characters(length, verdict.unsupported)
         amounts[:, index] = (gold & flagged).sum(), flagged.sum(), gold.sum()
     hits, predicted, truth = amounts
-    return _found("span", kept, predicted, truth, hits, failed)
+    return _precision_recall_f1("span", kept, predicted, truth, hits, failed)
 
 
 def _score(rows: Sequence[Prediction], name: str) -> Sample:

@@ -77,7 +77,7 @@ def _judge(counted: Tally, errors: Sequence[ErrorRates]) -> str:
     nearest = max(near, key=lambda rates: rates.supported + rates.unsupported)
     return (
         f"Expect errors: on {nearest.data} ({nearest.split}), the test set most like this log, "
-        f"the judge found {_share(nearest.found, nearest.unsupported)} of the unsupported answers "
+        f"the judge found {_share(nearest.finds, nearest.unsupported)} of the unsupported answers "
         f"and wrongly flagged {_share(nearest.flagged, nearest.supported)} of the supported ones."
     )
 

@@ -41,7 +41,7 @@ def render_label_check(
     used, named = check.used, list(readings.items())[:_MANY]
     # How each label was read, so that a wrong reading is seen.
     read = ", ".join(f"{value} = {_SAID[supported]} ({n})" for (value, supported), n in named)
-    right, wrong = used.found + used.passed, used.missed + used.false_alarms
+    right, wrong = used.finds + used.passed, used.missed + used.false_alarms
     parts: list[RenderableType] = [
         Text(visible(f"labels in column {column}: {read}")),
         Text(),
@@ -118,7 +118,7 @@ def _confusion(used: AtThreshold) -> Table:
     for name in ("judged supported", "judged unsupported"):
         table.add_column(name, justify="right")
     table.add_row("labelled supported", str(used.passed), str(used.false_alarms))
-    table.add_row("labelled unsupported", str(used.missed), str(used.found))
+    table.add_row("labelled unsupported", str(used.missed), str(used.finds))
     return table
 
 
@@ -150,7 +150,7 @@ def _thresholds(check: LabelCheck, advised: bool) -> Table:
         if chosen and not advised:
             continue
         alarms = _share(threshold.false_alarms, threshold.false_alarms + threshold.passed)
-        finds = _share(threshold.found, threshold.found + threshold.missed)
+        finds = _share(threshold.finds, threshold.finds + threshold.missed)
         # A chosen threshold is shown whole: rounded, it might flag other answers.
         number = f"{threshold.threshold:.15g}" if chosen else f"{threshold.threshold:.4g}"
         table.add_row(number, alarms, finds, names[threshold.name])
@@ -172,7 +172,7 @@ def _remarks(check: LabelCheck, auroc: Figure | None) -> Iterator[Text]:
         return
     if check.no_rate is not None:
         yield Text(check.no_rate, style="yellow")
-    if check.rate is not None and check.rate.found:
+    if check.rate is not None and check.rate.finds:
         limit = f"for at most {100 * check.false_alarms:.3g} % false alarms"
         yield Text(f"{limit}: trivet evaluate LOG --threshold {check.rate.threshold:.15g}")
     yield Text("measure a threshold on rows that it was not chosen on; here it looks too good")

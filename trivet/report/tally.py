@@ -179,7 +179,7 @@ class _Columns:
     def __init__(self, by: Sequence[str]) -> None:
         self._by = tuple(by)
         self._names: dict[str, None] = {}
-        self._found: dict[str, tuple[dict[str, int], array[int]]] = {}
+        self._values: dict[str, tuple[dict[str, int], array[int]]] = {}
         self.wide: list[str] = []  # columns dropped for too many values
 
     def add(self, row: VerdictRow, index: int) -> None:
@@ -188,18 +188,18 @@ class _Columns:
         for name, value in row.metadata.items():
             if name in self.wide or (self._by and name not in self._by):
                 continue
-            values, codes = self._found.setdefault(name, ({}, array("q")))
+            values, codes = self._values.setdefault(name, ({}, array("q")))
             codes.extend([-1] * (index - len(codes)))
             text = str(value).lower() if isinstance(value, bool) else str(value)
             codes.append(values.setdefault(text, len(values)))
             if len(values) > MAX_VALUES:
                 self.wide.append(name)
-                del self._found[name]
+                del self._values[name]
 
     def dividing(self, n: int) -> list[Column]:
         """Return the columns that divide the n rows."""
         for name in self._by:
-            if name not in self._found:
+            if name not in self._values:
                 wide = f"has more than {MAX_VALUES} values"
                 names = ", ".join(self._names) or "none"
                 raise DataError(
@@ -207,7 +207,7 @@ class _Columns:
                     f"columns of these verdicts: {names}"
                 )
         columns = []
-        for name, (values, codes) in self._found.items():
+        for name, (values, codes) in self._values.items():
             if len(values) > 1 or self._by:
                 old = np.array([*codes, *[-1] * (n - len(codes))], dtype=np.int64)
                 order = _order(list(values), np.bincount(old[old >= 0]))

@@ -43,7 +43,7 @@ class HeadReport:
 
     name: str  # head, or ``faithfulness``
     unit: str
-    found: LinearMap | None  # map fitted on all rows
+    fitted: LinearMap | None  # map fitted on all rows
     note: str  # reason for a missing map
     errors: tuple[PartError, ...]  # of all rows, then by source and by length
     before: tuple[ReliabilityBin, ...]

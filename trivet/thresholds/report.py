@@ -143,7 +143,7 @@ def _curve(report: HeadReport) -> str:
 
 
 def _map_words(report: HeadReport) -> str:
-    map_ = report.found
+    map_ = report.fitted
     words = "unchanged"
     if map_ is not None:
         words = f"scale {map_.scale:.3f}, shift {map_.shift:.3f}"

@@ -129,7 +129,7 @@ def test_failures_are_counted_and_failures_of_the_server_are_errors(
     assert many.attributes is not None
     assert (many.attributes["trivet.examples"], many.attributes["trivet.failed_examples"]) == (2, 1)
     assert len(told.events) == 3
-    assert bad.status.status_code is StatusCode.UNSET, "a client's mistake is no error of a server"
+    assert bad.status.status_code is StatusCode.UNSET, "a client's mistake is not a server's error"
     assert "http.route" not in (nowhere.attributes or {})
     assert nowhere.name == "POST"
     assert broken.status.status_code is StatusCode.ERROR

@@ -15,14 +15,14 @@
     const kind = form.elements.kind.value;
     const score = Number(form.elements.score.value);
     const most = form.elements.most.value === "" ? NaN : Number(form.elements.most.value);
-    const columns = Array.from(form.querySelectorAll("[data-column]")).filter((one) => one.value);
+    const columns = Array.from(form.querySelectorAll("[data-column]")).filter((field) => field.value);
     let count = 0;
-    for (const one of cards) {
+    for (const answer of cards) {
       const fits =
-        (kind === "" || one.kinds.includes(kind)) &&
-        (Number.isNaN(most) || one.scores[score] <= most) &&
-        columns.every((column) => one.codes[Number(column.dataset.column)] === column.value);
-      one.card.hidden = !fits;
+        (kind === "" || answer.kinds.includes(kind)) &&
+        (Number.isNaN(most) || answer.scores[score] <= most) &&
+        columns.every((column) => answer.codes[Number(column.dataset.column)] === column.value);
+      answer.card.hidden = !fits;
       count += fits ? 1 : 0;
     }
     shown.textContent = `${count} of ${cards.length}`;
@@ -31,13 +31,13 @@
   function arrange() {
     const by = form.elements.order.value;
     const ranked = cards.slice();
-    const place = (one) => (Number.isNaN(one.scores[by]) ? Infinity : one.scores[by]);
-    if (by !== "") ranked.sort((a, b) => (place(a) < place(b) ? -1 : place(a) > place(b) ? 1 : 0));
-    list.append(...ranked.map((one) => one.card));
+    const rank = (answer) => (Number.isNaN(answer.scores[by]) ? Infinity : answer.scores[by]);
+    if (by !== "") ranked.sort((a, b) => (rank(a) < rank(b) ? -1 : rank(a) > rank(b) ? 1 : 0));
+    list.append(...ranked.map((answer) => answer.card));
   }
 
   function unfold(open) {
-    for (const one of list.querySelectorAll("details")) one.open = open;
+    for (const details of list.querySelectorAll("details")) details.open = open;
   }
 
   function step(way) {
@@ -55,8 +55,8 @@
   function mark(event, on) {
     const sentence = event.target.closest(".tv-sentence");
     for (const link of sentence ? sentence.querySelectorAll("a") : []) {
-      for (const place of link.dataset.places.split(" ")) {
-        const source = document.getElementById(place);
+      for (const id of link.dataset.places.split(" ")) {
+        const source = document.getElementById(id);
         source.classList.toggle("tv-lit", on || sentence.matches(":focus-within"));
         if (event.type === "focusin") source.closest("details").open = true;
       }
@@ -88,17 +88,17 @@
     else if (event.key === "k") step(-1);
     else if (event.key === "o") {
       const card = document.activeElement.closest("article");
-      for (const one of card ? card.querySelectorAll("details") : []) one.open = !one.open;
+      for (const details of card ? card.querySelectorAll("details") : []) details.open = !details.open;
     }
   });
   // Unfold everything for printing.
   let folded = [];
   window.addEventListener("beforeprint", () => {
     folded = Array.from(list.querySelectorAll("details:not([open])"));
-    for (const one of folded) one.open = true;
+    for (const details of folded) details.open = true;
   });
   window.addEventListener("afterprint", () => {
-    for (const one of folded) one.open = false;
+    for (const details of folded) details.open = false;
   });
   form.reset();
   form.hidden = false;

@@ -1,7 +1,7 @@
 """HTTP/1.1 on a socket: uvicorn with httptools, and limits of connections, headers and their time.
 
-What is refused here, because it is malformed or its headers are too long, is answered without a
-body, and its connection is closed.
+A request that is malformed, or whose headers are too long, is answered without a body, and its
+connection is closed.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ class ContextObject(Body):
         description="Title of the context; returned with its verdict, and cited as [title].",
     )
     metadata: dict[str, Any] | None = Field(
-        default=None, description="What else is known about the context; not read."
+        default=None, description="Other data about the context; not read."
     )
 
 
@@ -269,7 +269,7 @@ class ClassifyParameters(RequestOptions):
     """The texts that an answer is compared with, and the options."""
 
     context: Contexts = Field(
-        description="What the answer may rest on: passages, or one text, cut at its blank lines."
+        description="Sources of the answer: passages, or one text, cut at its blank lines."
     )
     question: str = Field(default="", description="User's question; may be empty.")
 
