@@ -146,9 +146,8 @@ def _faults(answer: AnnotatorAnswer, keyed: KeyedExample) -> Iterator[str]:
     counts = Counter(judged.response_sentence_key for judged in support)
     relevant = set(answer.all_relevant_sentence_keys)
     utilized = set(answer.all_utilized_sentence_keys)
-    evidence = {
-        key for judged in support for key in judged.supporting_sentence_keys
-    } - SUPPORT_WORDS
+    evidence = {key for judged in support for key in judged.supporting_sentence_keys}
+    evidence -= SUPPORT_WORDS
     documents = keyed.contexts.keys()
     bare = [e.response_sentence_key for e in support if not e.supporting_sentence_keys]
     supported = answer.supported()

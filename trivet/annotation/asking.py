@@ -115,13 +115,12 @@ def ask_checked(
             if spoken.is_cut:
                 raise ValueError(f"it ends after {spoken.output_tokens} tokens: be shorter")
             result = read(spoken.text)
+            provenance.answer = None  # the caller keeps what was read
+            return result
         except ValidationError as error:
             fault = fault_words(error, _SHOWN_FAULTS)
         except ValueError as error:
             fault = str(error)
-        else:
-            provenance.answer = None  # the caller keeps what was read
-            return result
         back = f"Your answer cannot be used: {fault}. Answer again, with the whole answer."
         messages = [
             *first,
@@ -134,11 +133,8 @@ def ask_checked(
             sample=request.sample + 1,
             temperature=_OTHER_TEMPERATURE * bool(attempt),
         )
-    raise RejectedError(
-        f"still inconsistent after {1 + _SENT_BACK} answers: {fault}",
-        "inconsistent",
-        vars(provenance),
-    )
+    message = f"still inconsistent after {1 + _SENT_BACK} answers: {fault}"
+    raise RejectedError(message, "inconsistent", vars(provenance))
 
 
 _LONGEST = 400_000  # characters that are repaired; it takes long
@@ -149,20 +145,17 @@ def read_object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        value = _repaired(text)
+        import json_repair
+
+        if len(text) > _LONGEST:
+            message = f"the answer is not JSON, and too long to repair: {len(text)} characters"
+            raise ValueError(message) from None
+        try:
+            value = json_repair.loads(text, skip_json_loads=True)
+        except RecursionError as error:
+            raise ValueError("the answer is nested too deeply") from error
     if isinstance(value, list):  # objects with text between them
         value = next((part for part in reversed(value) if isinstance(part, dict)), None)
     if not isinstance(value, dict) or not value:
         raise ValueError("the answer holds no JSON object")
     return value
-
-
-def _repaired(text: str) -> Any:
-    import json_repair
-
-    if len(text) > _LONGEST:
-        raise ValueError(f"the answer is not JSON, and too long to repair: {len(text)} characters")
-    try:
-        return json_repair.loads(text, skip_json_loads=True)
-    except RecursionError as error:
-        raise ValueError("the answer is nested too deeply") from error

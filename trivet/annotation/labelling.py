@@ -51,14 +51,9 @@ class PaidAnswers:
         key = hashlib.sha256(content.encode()).hexdigest()
         if (answer := self._known.get(key)) is None:
             answer = client.ask(request)
+            paid = asdict(answer) | {"logprobs": ()}
             with self._lock:
-                self._file.append(
-                    {
-                        "key": key,
-                        "model": client.model,
-                        "answer": asdict(answer) | {"logprobs": ()},
-                    }
-                )
+                self._file.append({"key": key, "model": client.model, "answer": paid})
         return answer
 
     def check(self, out: Path) -> None:

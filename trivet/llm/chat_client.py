@@ -19,9 +19,15 @@ if TYPE_CHECKING:
 _RETRIES = 8
 _FIRST_RETRIES = 3  # until an endpoint has answered once: a wrong address should be said soon
 _SAFETY = 2  # tokens of rare text by the estimate, which is for English
-_GONE = (502, 503, 504)
 _TOO_LONG = "context"  # in the refusals of requests that are too long: "maximum context length"
 _NAMED = 300  # characters of a refusal in which a parameter is looked for
+# Refusals that all calls would get, by status: code, and what the endpoint does.
+_FATAL = {
+    **dict.fromkeys((401, 403), ("unauthorized", "refuses the key in OPENAI_API_KEY")),
+    404: ("unknown_model", "has no model {model!r}, or is not such an endpoint"),
+    429: ("rate_limited", "allows no more calls now"),
+    **dict.fromkeys((502, 503, 504), ("unreachable", "is not available")),
+}
 # Parameters that some models or endpoints refuse, and what is sent instead.
 _FALLBACK = {"max_tokens": "max_completion_tokens"}
 _OPTIONAL = ("response_format", "max_tokens", "temperature", "top_logprobs", "logprobs")
@@ -124,11 +130,8 @@ class ChatClient:
         from openai import OpenAI
 
         if not self._key and not self._base_url:
-            raise LlmError(
-                "OPENAI_API_KEY is not set; set it, or name an endpoint with --base-url",
-                "unauthorized",
-                fatal=True,
-            )
+            message = "OPENAI_API_KEY is not set; set it, or name an endpoint with --base-url"
+            raise LlmError(message, "unauthorized", fatal=True)
         if self._client is None:  # made in the first call, which is made alone
             self._client = OpenAI(
                 api_key=self._key or "none", base_url=self._base_url or None, timeout=self._timeout
@@ -172,31 +175,22 @@ class ChatClient:
         import openai
 
         where, reason = self._where, self._clean(error)
-        status = getattr(error, "status_code", None)
-        match error:
-            case openai.AuthenticationError() | openai.PermissionDeniedError():
-                code, text = "unauthorized", f"{where} refuses the key in OPENAI_API_KEY: {reason}"
-            case openai.NotFoundError():
-                code = "unknown_model"
-                text = f"{where} has no model {self.model!r}, or is not such an endpoint: {reason}"
-            case openai.RateLimitError():
-                code, text = "rate_limited", f"{where} allows no more calls now: {reason}"
-            case openai.APITimeoutError():
-                code, text = "timeout", f"{where} did not answer in {self._timeout:g} s"
-            case openai.APIConnectionError():
-                code, text = "unreachable", f"{where} cannot be reached: {reason}"
-            case openai.APIStatusError() if status in _GONE:
-                code, text = "unreachable", f"{where} is not available: {reason}"
-            case openai.APIStatusError() if status is not None and status >= 500:
-                code, text = "server_error", f"{where} failed: {reason}"
-            case openai.APIStatusError() if status == 413 or _TOO_LONG in reason:
-                code, text = "too_long", f"{self.model} cannot read so much text: {reason}"
-            case openai.APIStatusError():
-                code, text = "bad_request", f"{where} refuses the request: {reason}"
-            case _:
-                return self._no_chat(error)
-        row_level = ("timeout", "server_error", "too_long", "bad_request")
-        return LlmError(text, code, fatal=code not in row_level)
+        status = error.status_code if isinstance(error, openai.APIStatusError) else 0
+        if isinstance(error, openai.APITimeoutError):
+            return LlmError(f"{where} did not answer in {self._timeout:g} s", "timeout")
+        if isinstance(error, openai.APIConnectionError):
+            return LlmError(f"{where} cannot be reached: {reason}", "unreachable", fatal=True)
+        if not status:
+            return self._no_chat(error)
+        if status in _FATAL:
+            code, words = _FATAL[status]
+            text = f"{where} {words.format(model=self.model)}: {reason}"
+            return LlmError(text, code, fatal=True)
+        if status >= 500:
+            return LlmError(f"{where} failed: {reason}", "server_error")
+        if status == 413 or _TOO_LONG in reason:
+            return LlmError(f"{self.model} cannot read so much text: {reason}", "too_long")
+        return LlmError(f"{where} refuses the request: {reason}", "bad_request")
 
     def _read(self, completion: ChatCompletion, request: ChatRequest) -> ChatAnswer:
         try:
@@ -204,12 +198,8 @@ class ChatClient:
             message, usage = choice.message, completion.usage
             text = self._redact(message.content or message.refusal or "")
             logprobs = tuple(
-                TokenLogprob(
-                    logprob.token,
-                    logprob.logprob,
-                    {top.token: top.logprob for top in logprob.top_logprobs},
-                )
-                for logprob in (choice.logprobs and choice.logprobs.content) or ()
+                TokenLogprob(t.token, t.logprob, {top.token: top.logprob for top in t.top_logprobs})
+                for t in (choice.logprobs and choice.logprobs.content) or ()
             )
             return ChatAnswer(
                 text=text,
