@@ -7,15 +7,12 @@ import multiprocessing
 import pickle
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
-import numpy as np
 import pytest
 
 from tests.evaluation.test_value_marks import CONTEXTS, judge
 from trivet.bundle.info import Thresholds
 from trivet.data.tokenization import SegmentTokenizer
 from trivet.evaluation.evaluator import Evaluator
-from trivet.measures.false_alarms import Judged, named_thresholds
-from trivet.records import LabelledExample, Labels, RagExample
 from trivet.settings import THRESHOLD_NAMES
 
 BESIDE = (
@@ -129,28 +126,6 @@ def test_thresholds_have_names_and_rise(embedded: Evaluator) -> None:
         embedded.evaluate(*texts, threshold="brave")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="must rise"):
         Thresholds(0.5, 0.5, careful=0.6)
-
-
-def test_named_thresholds_keep_their_rates_in_each_set() -> None:
-    random = np.random.default_rng(5)
-
-    def judged(name: str, shift: float, count: int = 200) -> Judged:
-        wrong = [number % 2 == 1 for number in range(count)]
-        support = np.clip(random.normal(0.7 + shift - 0.3 * np.array(wrong), 0.15), 0, 1)
-        rows = [
-            LabelledExample(RagExample("", ("c",), "r"), Labels(adherent=not bad), name, f"g{n}")
-            for n, bad in enumerate(wrong)
-        ]
-        return Judged(rows, support)
-
-    sets = [judged("a", 0.0), judged("b", 0.1)]
-    named = named_thresholds(sets, 0.15, [judged("apart", -0.4)])
-    assert named["careful"] < named["balanced"] < named["strict"]
-    for name, rate in zip(THRESHOLD_NAMES, (0.05, 0.15, 0.25), strict=True):
-        for answers in sets:
-            good = np.array([row.labels.adherent is True for row in answers.rows])
-            assert (answers.support[good] < named[name]).mean() <= rate
-    assert named_thresholds([judged("few", 0.0, 4)], 0.15) == {}
 
 
 def test_a_verdict_prints_as_in_a_terminal_and_stays_one_line_of_json(embedded: Evaluator) -> None:

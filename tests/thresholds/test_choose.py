@@ -10,12 +10,15 @@ from hypothesis import strategies as st
 
 from tests.measures.verdicts import dev_scores
 from trivet.bundle.info import Thresholds
-from trivet.records import Span
+from trivet.records import LabelledExample, Labels, RagExample, Span
+from trivet.settings import THRESHOLD_NAMES
 from trivet.thresholds.choose import (
     ChosenThresholds,
+    Judged,
     UseThreshold,
     choose_or_keep,
     justified_thresholds,
+    named_thresholds,
     same_share,
 )
 from trivet.thresholds.columns import DevScores, ScoredItems
@@ -90,3 +93,25 @@ def test_a_bound_is_given_where_the_rate_of_false_alarms_chose_the_threshold() -
     assert other.bounds == () and "expected" not in "".join(lines((), other))
     kept = decided(scores(80, tell_apart=0.0), 0.1)
     assert kept.uses[0].threshold is None and kept.bounds == ()
+
+
+def test_named_thresholds_keep_their_rates_in_each_set() -> None:
+    random = np.random.default_rng(5)
+
+    def judged(name: str, shift: float, count: int = 200) -> Judged:
+        wrong = [number % 2 == 1 for number in range(count)]
+        support = np.clip(random.normal(0.7 + shift - 0.3 * np.array(wrong), 0.15), 0, 1)
+        rows = [
+            LabelledExample(RagExample("", ("c",), "r"), Labels(adherent=not bad), name, f"g{n}")
+            for n, bad in enumerate(wrong)
+        ]
+        return Judged(rows, support)
+
+    sets = [judged("a", 0.0), judged("b", 0.1)]
+    named = named_thresholds(sets, 0.15, [judged("apart", -0.4)])
+    assert named["careful"] < named["balanced"] < named["strict"]
+    for name, rate in zip(THRESHOLD_NAMES, (0.05, 0.15, 0.25), strict=True):
+        for answers in sets:
+            good = np.array([row.labels.adherent is True for row in answers.rows])
+            assert (answers.support[good] < named[name]).mean() <= rate
+    assert named_thresholds([judged("few", 0.0, 4)], 0.15) == {}

@@ -108,7 +108,7 @@ class ContextValues:
         amounts: dict[str, list[_ValuePosition]] = defaultdict(list)
         parts: dict[str, set[int]] = defaultdict(set)
         for sentence, text in enumerate(self._texts, QUESTION):
-            for value in find_values(text, names=False):
+            for value in find_values(text, names=False):  # names of all are slow to find
                 if (amount := value.amount) is not None:
                     for read in filter(None, (amount, value.other)):
                         entry = _ValuePosition(read.magnitude, read.factor, sentence, read.sign)

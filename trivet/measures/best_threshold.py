@@ -1,4 +1,4 @@
-"""The threshold on support whose flagged items have the best F1."""
+"""The threshold on support with the best F1 of flagged items; here, since measures report it."""
 
 from __future__ import annotations
 

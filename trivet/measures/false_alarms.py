@@ -16,7 +16,6 @@ import numpy.typing as npt
 from trivet.labelled.grouping import data_set, document
 from trivet.measures.curves import FloatArray, tie_ends
 from trivet.records import LabelledExample
-from trivet.settings import ThresholdName
 
 
 class Faithful(NamedTuple):
@@ -82,7 +81,7 @@ class TooFewDocuments:
 
 def faithful_responses(rows: Sequence[LabelledExample], support: FloatArray) -> list[Faithful]:
     """Return the faithful responses of each data set, given n labelled rows and their support."""
-    data, faithful = np.array([data_set(row) for row in rows]), _faithful(rows)
+    data, faithful = np.array([data_set(row) for row in rows]), are_faithful(rows)
     documents = np.array([document(row) for row in rows])
     names = np.unique(data)
     places = [(data == name) & faithful for name in names]
@@ -96,7 +95,7 @@ def count_alarms(
     names: Sequence[str], rows: Sequence[LabelledExample], support: FloatArray, threshold: float
 ) -> tuple[Alarms, ...]:
     """Count the alarms under each name, given n labelled rows with their names and support."""
-    named, faithful, flagged = np.array(names), _faithful(rows), support < threshold
+    named, faithful, flagged = np.array(names), are_faithful(rows), support < threshold
     groups = faithful, faithful & flagged, ~faithful, ~faithful & flagged
     return tuple(
         Alarms(str(name), *(int((group & (named == name)).sum()) for group in groups))
@@ -104,7 +103,8 @@ def count_alarms(
     )
 
 
-def _faithful(rows: Sequence[LabelledExample]) -> npt.NDArray[np.bool_]:
+def are_faithful(rows: Sequence[LabelledExample]) -> npt.NDArray[np.bool_]:
+    """Return whether each of n rows is labelled faithful [n]."""
     return np.array([row.labels.adherent for row in rows], dtype=np.bool_)
 
 
@@ -131,64 +131,6 @@ def conformal_threshold(support: FloatArray, document: Sequence[str], rate: floa
     flagged = np.cumsum(1 / counts[index[order]])[ends]
     over = np.flatnonzero(flagged > allowed + 1e-9)
     return float(ranked[ends][over[0]]) if len(over) else 1.0
-
-
-class Judged(NamedTuple):
-    """The n labelled responses of a set, and the least support of a sentence of each."""
-
-    rows: Sequence[LabelledExample]
-    support: FloatArray  # in [0, 1] [n]
-
-
-_CANDIDATES = 1000  # thresholds that are tried
-CAREFUL, STRICT = 1 / 3, 5 / 3
-"""Rates of false alarms of the other thresholds, as multiples of that of the default."""
-
-
-def named_thresholds(
-    bounded: Sequence[Judged], rate: float, also: Sequence[Judged] = ()
-) -> dict[ThresholdName, float]:
-    """Return the sentence thresholds for a rate of false alarms in (0, 1); empty if none keeps it.
-
-    ``careful`` and ``strict`` are the highest ones that keep a third and five thirds of the rate in
-    each set that has enough documents, ``balanced`` of those that keep the rate the one with the
-    highest mean balanced accuracy over all sets; the sets ``also`` bound none.
-    """
-
-    def highest(share: float) -> float | None:
-        limits = []
-        for judged in bounded:
-            good = _faithful(judged.rows)
-            documents = [
-                document(row) for row, is_good in zip(judged.rows, good, strict=True) if is_good
-            ]
-            limits.append(conformal_threshold(judged.support[good], documents, share))
-        return min((limit for limit in limits if limit is not None), default=None)
-
-    limit = highest(rate)
-    if limit is None:
-        return {}
-    sets = [(_faithful(judged.rows), judged.support) for judged in (*bounded, *also)]
-    sets = [(good, support) for good, support in sets if good.any() and not good.all()]
-    values = np.concatenate([support for _, support in sets]) if sets else np.zeros(1)
-    values = np.unique(np.quantile(values, np.linspace(0, 1, _CANDIDATES)))
-    candidates = [*values[values < limit].tolist(), limit]
-
-    def accuracy(threshold: float) -> float:
-        return sum(
-            float((support[~good] < threshold).mean() - (support[good] < threshold).mean())
-            for good, support in sets
-        )
-
-    # The highest of equals.
-    balanced = max(reversed(candidates), key=accuracy)
-    named: dict[ThresholdName, float] = {"balanced": balanced}
-    careful, strict = highest(rate * CAREFUL), highest(min(rate * STRICT, 0.99))
-    if careful is not None:
-        named["careful"] = min(careful, balanced)
-    if strict is not None:
-        named["strict"] = max(strict, balanced)
-    return named
 
 
 def alarm_bounds(data: Iterable[Faithful], threshold: float, rate: float) -> list[AlarmBound]:

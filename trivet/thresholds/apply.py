@@ -18,14 +18,13 @@ from trivet.evaluation.example_batch import Joined
 from trivet.evaluation.postprocessing import with_support
 from trivet.evaluation.streams import prefetch
 from trivet.labelled.sources import load_source
-from trivet.measures.false_alarms import Judged, named_thresholds
 from trivet.measures.label_check import JudgedAnswers, judge_answers
 from trivet.measures.predictions import Prediction
 from trivet.measures.rule_sets import ANSWERS
 from trivet.records import LabelledExample
 from trivet.settings import FALSE_ALARMS, THRESHOLD_NAMES, BackendName
 from trivet.thresholds.choices import Choices
-from trivet.thresholds.choose import ChosenThresholds, choose_or_keep
+from trivet.thresholds.choose import ChosenThresholds, Judged, choose_or_keep, named_thresholds
 from trivet.thresholds.columns import DevScores
 
 _BLOCK = 64  # examples that are evaluated together

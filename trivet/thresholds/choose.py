@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -19,21 +19,22 @@ from trivet.bundle.info import Thresholds
 from trivet.errors import DataError
 from trivet.labelled.grouping import data_set, document
 from trivet.measures.best_threshold import DEFAULT_THRESHOLD, best_threshold
+from trivet.measures.curves import FloatArray
 from trivet.measures.false_alarms import (
     AlarmBound,
     Alarms,
-    Judged,
     TooFewDocuments,
     alarm_bounds,
+    are_faithful,
+    conformal_threshold,
     count_alarms,
     faithful_responses,
-    named_thresholds,
     needed_documents,
     too_small,
 )
 from trivet.measures.intervals import Draws, auroc
 from trivet.model.architecture import Reduction
-from trivet.records import Labels
+from trivet.records import LabelledExample, Labels
 from trivet.settings import FALSE_ALARMS, ThresholdName
 from trivet.thresholds.columns import DevScores, ScoredItems, marked_words, threshold_columns
 from trivet.thresholds.fit import LinearMap, probabilities
@@ -44,7 +45,9 @@ if TYPE_CHECKING:  # it needs torch, and thresholds do not
 
 logger = logging.getLogger(__name__)
 
-_CANDIDATES = 200  # span thresholds that are tried
+_SENTENCE_CANDIDATES, _SPAN_CANDIDATES = 1000, 200  # thresholds that are tried
+# Rates of false alarms of the other thresholds, as multiples of that of the default.
+_CAREFUL, _STRICT = 1 / 3, 5 / 3
 _RESAMPLES = 500
 _UNITS = {"sentence": "responses", "span": "words"}
 
@@ -89,6 +92,59 @@ class ChosenThresholds:
     rate: float | None = None  # of false alarms, by which it was chosen; None: by the best F1
 
 
+class Judged(NamedTuple):
+    """The n labelled responses of a set, and the least support of a sentence of each."""
+
+    rows: Sequence[LabelledExample]
+    support: FloatArray  # in [0, 1] [n]
+
+
+def named_thresholds(
+    bounded: Sequence[Judged], rate: float, also: Sequence[Judged] = ()
+) -> dict[ThresholdName, float]:
+    """Return the sentence thresholds for a rate of false alarms in (0, 1); empty if none keeps it.
+
+    ``careful`` and ``strict`` are the highest ones that keep a third and five thirds of the rate in
+    each set that has enough documents, ``balanced`` of those that keep the rate the one with the
+    highest mean balanced accuracy over all sets; the sets ``also`` bound none.
+    """
+
+    def highest(share: float) -> float | None:
+        limits = []
+        for judged in bounded:
+            good = are_faithful(judged.rows)
+            documents = [
+                document(row) for row, is_good in zip(judged.rows, good, strict=True) if is_good
+            ]
+            limits.append(conformal_threshold(judged.support[good], documents, share))
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    limit = highest(rate)
+    if limit is None:
+        return {}
+    sets = [(are_faithful(judged.rows), judged.support) for judged in (*bounded, *also)]
+    sets = [(good, support) for good, support in sets if good.any() and not good.all()]
+    values = np.concatenate([support for _, support in sets]) if sets else np.zeros(1)
+    values = np.unique(np.quantile(values, np.linspace(0, 1, _SENTENCE_CANDIDATES)))
+    candidates = [*values[values < limit].tolist(), limit]
+
+    def accuracy(threshold: float) -> float:
+        return sum(
+            float((support[~good] < threshold).mean() - (support[good] < threshold).mean())
+            for good, support in sets
+        )
+
+    # The highest of equals.
+    balanced = max(reversed(candidates), key=accuracy)
+    named: dict[ThresholdName, float] = {"balanced": balanced}
+    careful, strict = highest(rate * _CAREFUL), highest(min(rate * _STRICT, 0.99))
+    if careful is not None:
+        named["careful"] = min(careful, balanced)
+    if strict is not None:
+        named["strict"] = max(strict, balanced)
+    return named
+
+
 def choose_sentence_thresholds(
     column: ScoredItems, scores: Sequence[DevScores], false_alarms: float | None
 ) -> dict[ThresholdName, float]:
@@ -113,7 +169,7 @@ def choose_span_threshold(words: ScoredItems, sentence: float) -> float | None:
     below = words.deciding_support < sentence
     if not (words.unsupported[below] > 0).any():
         return None
-    values = np.unique(np.quantile(words.support[below], np.linspace(0, 1, _CANDIDATES)))
+    values = np.unique(np.quantile(words.support[below], np.linspace(0, 1, _SPAN_CANDIDATES)))
     values = np.append((values[1:] + values[:-1]) / 2, 1.0)
 
     def f1(threshold: float) -> float:
