@@ -1,4 +1,8 @@
-"""Verdicts of a bundle that are kept in a file, so that the same texts are judged once."""
+"""Verdicts of a bundle that are kept in a file, so that the same texts are judged once.
+
+The file belongs to a bundle, not to a run: runs over any rows read it and add to it, without locks
+or records. So it is not a ``ResumableJsonl``.
+"""
 
 from __future__ import annotations
 
