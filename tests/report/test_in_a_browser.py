@@ -48,7 +48,7 @@ def test_hostile_texts_stay_texts(tab: Tab, tmp_path: Path) -> None:
     for number, page in enumerate(pages):
         file = tmp_path / f"page-{number}.html"
         tab.open(page, file)
-        tab.ask("document.querySelectorAll('details').forEach(one => one.open = true)")
+        tab.ask("document.querySelectorAll('details').forEach(part => part.open = true)")
         for key in "jjoko":
             tab.press(key)
         check_quiet(tab, file)
@@ -96,7 +96,7 @@ def test_filters_orders_and_keys(tab: Tab, tmp_path: Path) -> None:
 
 
 LIT = "[...document.querySelectorAll('.tv-lit')].filter(e => e.checkVisibility())"
-FOLD = "document.querySelectorAll('details').forEach(one => one.open = false)"
+FOLD = "document.querySelectorAll('details').forEach(part => part.open = false)"
 OPENED = "document.querySelector('#answers details').open"
 SOURCE = "It was built of stone in 1817."
 
