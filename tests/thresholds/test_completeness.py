@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from tests.thresholds.test_fit import head
+from trivet.bundle.info import CalibrationInfo, CompletenessInfo
 from trivet.model.aggregate import completeness
 from trivet.thresholds.completeness import expected_completeness, fit_completeness
 from trivet.thresholds.fit import LinearMap, probabilities
 from trivet.thresholds.joining import sigmoid
+from trivet.thresholds.report import describe
 
 
 def test_the_quotient_is_that_of_the_model() -> None:
@@ -49,3 +51,9 @@ def test_few_or_equal_scores_give_no_map() -> None:
     predicted = np.linspace(0.1, 0.9, 40)
     assert fit_completeness(predicted, [1.0] * 29 + [None] * 11) is None
     assert fit_completeness(predicted, [1.0] * 40) is None
+
+
+def test_a_later_calibration_of_another_head_keeps_the_map() -> None:
+    before = CalibrationInfo(completeness=CompletenessInfo(scale=2.0, shift=1.0))
+    after = describe(before, {"support": LinearMap()}, (), False, ("jsonl:later",), "dev")
+    assert after.completeness == before.completeness

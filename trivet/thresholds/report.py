@@ -197,6 +197,7 @@ def describe(
     return CalibrationInfo(
         heads=heads,
         sentences=layer,
+        completeness=old.completeness,
         errors=errors,
         # Maps that stay were fitted on earlier rows.
         data=tuple(dict.fromkeys((*(old.data if stays else ()), *specs))),
