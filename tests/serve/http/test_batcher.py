@@ -67,21 +67,6 @@ def test_no_grouping_shows_in_the_answers(
     assert tally.reasons == []
 
 
-def test_the_seconds_of_the_stages_are_parts_of_the_whole(judge: Evaluator) -> None:
-    started, tally = time.monotonic(), Tally()
-    short, several, empty = evaluate_together(
-        judge, [[example(SHORT)], [example(SHORT), example(OTHER)], [EMPTY]], tally
-    )
-    whole = time.monotonic() - started
-    for answer in (short, several, empty):
-        parts = dataclasses.astuple(answer.seconds)
-        assert all(part >= 0 for part in parts)
-        assert answer.seconds.tokenize > 0
-        assert sum(parts) <= whole
-    assert empty.seconds.infer == 0
-    assert 0 < short.seconds.infer <= sum(tally.seconds) + 1e-9
-
-
 async def test_closing_leaves_no_thread_and_no_request_without_an_answer(
     gated_judge: Evaluator, gated: GatedBackend
 ) -> None:
@@ -218,21 +203,6 @@ async def test_windows_are_bounded_when_they_are_known(
         await asyncio.gather(held, other)
         assert sum(at.windows_with(LONG)) == 0
         assert not caplog.records  # a refusal is not an error of the server
-
-
-async def test_draining_finishes_what_was_accepted_and_refuses_the_rest(at: GatedBatcher) -> None:
-    accepted = [at.ask(example(SHORT)) for _ in range(9)]
-    await at.gated.begun(1)
-    draining = asyncio.create_task(at.batcher.drain(60))
-    await until(lambda: at.batcher.state().draining)
-    with pytest.raises(Draining):
-        await at.batcher.evaluate([example(OTHER)])
-    assert not draining.done()
-    at.gated.let(10_000)
-    assert await draining is True
-    answers = [await task for task in accepted]
-    assert all(isinstance(answer.results[0], Evaluation) for answer in answers)
-    assert await at.batcher.drain(0) is True
 
 
 async def test_requests_left_after_the_grace_are_refused(at: GatedBatcher) -> None:

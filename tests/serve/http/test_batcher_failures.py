@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.judges import FormulaBackend, until
+from tests.judges import FormulaBackend, Panic, until
 from tests.serve.http.gated_batcher import OTHER, SHORT, GatedBatcher, Tally, example
 from trivet.evaluation.example_batch import ExampleBatch
 from trivet.evaluation.preprocessing import Preprocessor
@@ -62,10 +62,6 @@ async def test_an_unexpected_error_outside_a_call_ends_no_thread(
         assert str(lost) == "a backend thread met LookupError: no such line"
     await first
     assert isinstance((await at.ask(example(SHORT))).results[0], Evaluation)
-
-
-class Panic(BaseException):
-    """An error that is not an Exception, as libraries written in Rust raise."""
 
 
 @pytest.mark.parametrize(("owner", "stage"), [(Preprocessor, "preprocess"), (ExampleBatch, "join")])

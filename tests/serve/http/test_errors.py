@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import logging
 from typing import Any
@@ -12,8 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from tests.serve.http.conftest import EXAMPLE, Asked, EvenBackend, Serve, Wire, refusal
-from trivet.records import Evaluation, FailedEvaluation
-from trivet.serve.http.batcher import Predictions
+from trivet.records import FailedEvaluation
 from trivet.serve.http.request_errors import failure_error
 from trivet.serve.http.server_settings import ServerSettings
 
@@ -90,22 +88,6 @@ def test_an_unexpected_exception_is_logged_with_the_request_id(
     (line,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert line.getMessage() == "request r-9 failed"
     assert line.exc_info is not None
-
-
-@pytest.mark.parametrize("path", ["/v1/evaluate", "/v1/relevance"])
-def test_no_answer_holds_nan(serve: Serve, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
-    server = serve(backend=EvenBackend())
-    judge = server.batcher.evaluate
-
-    async def judge_wrongly(*arguments: Any, **options: Any) -> Predictions:
-        judged = await judge(*arguments, **options)
-        (verdict,) = judged.results
-        assert isinstance(verdict, Evaluation)
-        broken = dataclasses.replace(verdict, relevance=float("nan"))
-        return dataclasses.replace(judged, results=(broken,))
-
-    monkeypatch.setattr(server.batcher, "evaluate", judge_wrongly)
-    assert refusal(server.post(path, PATHS[path]))[:2] == (500, "non_finite")
 
 
 PATHS = {

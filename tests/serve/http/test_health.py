@@ -39,22 +39,6 @@ async def warmed_up(
         await batcher.close()
 
 
-async def test_before_the_warm_up_it_is_live_but_not_ready() -> None:
-    health = Health()
-    assert health.ready() == "warming up"
-    await health.check()  # nothing to check yet
-    assert health.live() is None
-
-
-async def test_a_working_backend_is_ready_and_live(backend: EvenBackend) -> None:
-    async with warmed_up(backend, canary_seconds=PATIENCE) as (health, _):
-        for _ in range(CHECKS + 1):
-            before = len(backend.calls)
-            await health.check()
-            assert len(backend.calls) == before + 1
-            assert (health.ready(), health.live()) == (None, None)
-
-
 async def test_a_broken_backend_is_not_ready_and_after_three_checks_not_live(
     backend: EvenBackend, caplog: pytest.LogCaptureFixture
 ) -> None:

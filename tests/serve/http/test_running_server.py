@@ -247,13 +247,3 @@ async def test_idle_and_unfinished_connections_do_not_delay_the_end(backend: Eve
         assert (await client.get("/health/live")).status_code == 200
         assert await server.stop()
         assert await asyncio.gather(*waiting) == [b"", b""]
-
-
-async def test_work_beyond_the_grace_period_is_reported_and_answered(backend: EvenBackend) -> None:
-    async with serving(backend, grace_seconds=0.2) as (server, client):
-        backend.gate.clear()
-        work = asyncio.create_task(client.post("/v1/evaluate", json=EXAMPLE))
-        await until(lambda: server.batcher.state().call_seconds is not None)
-        assert not await server.stop()
-        answer = await work
-        assert (answer.status_code, answer.json()["error_type"]) == (503, "draining")

@@ -12,7 +12,6 @@ from trivet.backends.opening import load_tokenizer
 from trivet.backends.profiles import Sizes, choose_profile, make_profiles, make_windows, sizes_of
 from trivet.bundle.bundle import read_bundle
 from trivet.bundle.hub import EMBEDDED_BUNDLE
-from trivet.errors import BackendError
 from trivet.serve.triton.config import replayed
 
 WINDOW = 256
@@ -62,9 +61,3 @@ def test_a_call_is_padded_to_a_profile_and_answers_as_without(calls: Any, sizes:
     (shape,) = asked
     small = sizes.N <= 2 and sizes.S == 1
     assert (shape in replayed(PROFILES)) == small
-
-
-def test_windows_that_no_profile_takes_are_refused_by_name(calls: Any) -> None:
-    windows = make_windows(Sizes(N=5, L=256, B=1, R=4, K=1, C=4, S=1), 100, seed=1)
-    with pytest.raises(BackendError, match="no profile of the engine takes"):
-        calls[0].run(windows)

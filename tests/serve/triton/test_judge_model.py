@@ -240,30 +240,18 @@ def judge_model(backend_utils: ModuleType) -> Any:
     return judge_model
 
 
-def test_bytes_become_an_example(judge_model: Any) -> None:
-    example = RagExample("q?", ("a", "b\u00e9\0"), "")
-    assert judge_model.read_request(**TEXTS) == (example, judge_model.JudgeOptions())
-    options = [b'{"id": "x", "allow_empty_contexts": true}']
-    example, read = judge_model.read_request(**TEXTS, options_json=options)
-    assert (example.id, read.allow_empty_contexts) == ("x", True)
-
-
 @pytest.mark.parametrize(
     ("changed", "code", "message"),
     [
         ({"contexts": [b"a", b"ab\xff"]}, "invalid_unicode", r"contexts\[1\] is not UTF-8: .*0xff"),
         ({"question": ["\ud800".encode("utf-8", "surrogatepass")]}, "invalid_unicode", "question"),
         ({"response": [b"a", b"b"]}, "invalid_row", "response has 2 elements"),
-        ({"question": []}, "invalid_row", "question has 0 elements"),
         ({"response": ["text"]}, "invalid_row", "response must be of bytes, not str"),
         ({"options_json": [b"{"]}, "validation", "options_json: not valid JSON"),
         ({"options_json": [b"[" * 5000]}, "validation", "options_json: not valid JSON"),
-        ({"options_json": [b'{"idd": "x"}']}, "validation", r"options_json\.idd: unknown"),
         ({"options_json": [b'{"id": 1}']}, "validation", r"options_json\.id: .*string"),
-        ({"options_json": [b'{"allow_empty_contexts": "yes"}']}, "validation", "allow_empty"),
         ({"options_json": [b'{"threshold": 70}']}, "validation", r"\.threshold: .*write 0\.70"),
         ({"options_json": [b'{"threshold": "low"}']}, "validation", r"\.threshold: .*balanced"),
-        ({"options_json": [b'{"strict": 1}']}, "validation", r"options_json\.strict: "),
         ({"options_json": [b'{"id": "' + b"x" * 2000 + b'"}']}, "validation", r"\.id: .*1000"),
     ],
 )
