@@ -137,6 +137,10 @@ class ManyThreads:
         return self._inner.run(windows)
 
 
+class Panic(BaseException):
+    """An error that is not an Exception, as libraries written in Rust raise."""
+
+
 async def until(condition: Callable[[], object]) -> None:
     """Wait for what another thread does."""
     async with asyncio.timeout(30):

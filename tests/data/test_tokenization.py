@@ -54,32 +54,6 @@ def test_batches_equal_singles(tokenizer: SegmentTokenizer, examples: list[RagEx
         np.testing.assert_equal(dataclasses.asdict(read), dataclasses.asdict(alone))
 
 
-def test_sentences_are_numbered_over_all_contexts(tokenizer: SegmentTokenizer) -> None:
-    example = RagExample("Who?", ("A mill. A lamp.", "", "A boat."), "A mill. A boat.")
-    read = read_one(example, tokenizer)
-    spans = (ContextSpan(0, 0, 7), ContextSpan(0, 8, 15), ContextSpan(2, 0, 7))
-    assert read.context_sentence_spans == spans
-    assert read.context_sentence.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
-    assert read.context_index.tolist() == [0, 0, 0, 0, 0, 0, 2, 2, 2]
-    assert read.response_sentence_spans == (Span(0, 7), Span(8, 15))
-    assert read.response_sentence.tolist() == [0, 0, 0, 1, 1, 1]
-
-
-def test_sentences_that_come_along_are_taken_as_they_are(tokenizer: SegmentTokenizer) -> None:
-    example = RagExample(
-        "Who?",
-        ("one two. three",),
-        "mill lamp. boat",
-        context_sentences=((Span(0, 3), Span(4, 14)),),
-        response_sentences=(Span(0, 10), Span(10, 11), Span(11, 15)),
-    )
-    read = read_one(example, tokenizer)
-    assert read.context_sentence.tolist() == [0, 1, 1, 1]
-    # The sentence of one space has no token and no number.
-    assert read.response_sentence_spans == (Span(0, 10), Span(11, 15))
-    assert read.response_sentence.tolist() == [0, 0, 0, 1]
-
-
 @pytest.mark.parametrize(
     "sentences",
     [(Span(0, 5), Span(4, 9)), (Span(0, 16),), (Span(5, 9), Span(0, 4))],

@@ -132,15 +132,6 @@ def test_thoughts_that_have_not_ended_are_not_judged(judge: Evaluator) -> None:
     assert judged == ["The mill is old."]
 
 
-def test_a_stream_that_ends_in_mid_word_is_judged_by_flush(judge: Evaluator) -> None:
-    stream = judge.stream(QUESTION, CONTEXTS)
-    stream.feed("The mill is old. It is ma")
-    (event,) = stream.flush()
-    assert event.text == "It is ma"
-    assert stream.flush() == []
-    assert stream.close() == judge.evaluate(QUESTION, CONTEXTS, "The mill is old. It is ma")
-
-
 def test_the_window_of_evidence_holds_the_nearest_sentence(
     judge: Evaluator, formula: FormulaBackend
 ) -> None:

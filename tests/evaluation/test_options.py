@@ -15,25 +15,17 @@ from trivet.interface import check_threshold
 REFUSED: list[tuple[str, Any, type[Exception], str]] = [
     ("bundle", 3, TypeError, "bundle must be a folder or a name, not 3"),
     ("backend", "cuda", BackendError, "no backend 'cuda'; use onnx, .*device='cuda'"),
-    ("backend", "cuda:1", BackendError, "no backend 'cuda:1'; .*device='cuda:1'"),
     ("backend", "gpu", BackendError, "no backend 'gpu'; .*device='cuda'"),
     ("backend", "openvin", BackendError, "no backend 'openvin'; .*did you mean 'openvino'"),
-    ("backend", "ONNX", BackendError, "no backend 'ONNX'; .*did you mean 'onnx'"),
-    ("backend", "", BackendError, "no backend ''; use onnx, openvino"),
     ("backend", 3, TypeError, "backend must be a name .* or a loaded backend, not int"),
     ("precision", "fp64", BackendError, "no precision 'fp64'; use fp32, int8, bf16, fp16"),
-    ("precision", "FP32", BackendError, "no precision 'FP32'; .*did you mean 'fp32'"),
-    ("precision", 8, BackendError, "no precision 8; use fp32"),
     ("device", "gpu", BackendError, "no device gpu; use cpu, cuda or cuda:N"),
-    ("device", 0, BackendError, "no device 0; use cpu, cuda or cuda:N"),
     *(
         (name, value, kind, f"{name} .*{words}")
         for name in ("threads", "positions", "max_characters", "max_windows")
         for value, kind, words in (
             (0, ValueError, r"\(0\) must be at least 1"),
-            (-2, ValueError, r"\(-2\) must be at least 1"),
             ("4", TypeError, "must be a whole number, not '4'"),
-            (2.5, TypeError, r"must be a whole number, not 2\.5"),
             (True, TypeError, "must be a whole number, not True"),
         )
     ),
@@ -52,7 +44,6 @@ def test_an_argument_that_names_nothing_is_refused(
     ("value", "kind", "words"),
     [
         (70, ValueError, r"\[0, 1\], got 70; write 0\.70 for 70 %$"),
-        (1.5, ValueError, r"\[0, 1\], got 1\.5; write 0\.015 for 1\.5 %$"),
         (-0.1, ValueError, r"\[0, 1\], got -0\.1$"),
         (float("nan"), ValueError, r"\[0, 1\], got nan$"),
         ("0.5", TypeError, "a number in .*, not '0.5'"),

@@ -12,13 +12,18 @@ from hypothesis import strategies as st
 from trivet.bundle.info import Thresholds
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import WindowSettings, lay_out
-from trivet.errors import BackendError
+from trivet.errors import BackendError, WindowError
 from trivet.evaluation.evaluator import Evaluator
-from trivet.evaluation.postprocessing import Decision, to_evaluation, to_token_verdicts
+from trivet.evaluation.postprocessing import (
+    Decision,
+    to_evaluation,
+    to_result,
+    to_token_verdicts,
+)
 from trivet.evaluation.preprocessing import PreprocessedExample
 from trivet.model.aggregate import Outputs, response_support
 from trivet.model.architecture import Reduction
-from trivet.records import RagExample
+from trivet.records import FailedEvaluation, RagExample
 
 # Every word and every full stop is one token of the tiny tokenizer.
 EXAMPLE = RagExample(
@@ -158,3 +163,8 @@ def test_no_field_lets_nan_through(preprocessed: PreprocessedExample, field: str
     broken = OUTPUTS._replace(**{field: np.full_like(getattr(OUTPUTS, field), np.nan)})
     with pytest.raises(BackendError, match=f"{field} = nan"):
         to_evaluation(preprocessed, broken, DECISION)
+
+
+def test_an_example_without_room_in_a_window_fails_with_its_code() -> None:
+    failed = FailedEvaluation("seven", "window", "no room")
+    assert to_result(WindowError("no room"), "seven") == failed

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.judges import FormulaBackend, GatedBackend, ManyThreads
+from tests.judges import FormulaBackend, GatedBackend, ManyThreads, Panic
 from trivet.backends.backend import Backend
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import Layout, Windows, WindowSettings, lay_out
@@ -212,10 +212,6 @@ def test_an_example_that_failed_runs_no_further(lay_out_one: Callable[[str], Lay
     assert len(layout.rows) > 5 and len(backend.calls) == 1
 
 
-class Panic(BaseException):
-    """An error that is not an Exception, as libraries written in Rust raise."""
-
-
 @pytest.mark.parametrize("error", [ZeroDivisionError("by zero"), Panic("deep down")])
 def test_an_unexpected_error_is_that_of_its_examples_and_ends_no_thread(
     layouts: list[Layout],
@@ -297,19 +293,3 @@ def test_blocks_come_in_order_and_the_next_ones_are_begun_before(
     works.close()  # type: ignore[attr-defined]
     # A block is done when the next one is taken.
     assert all(work.cancelled == (work.block >= taken - 1) for work in begun)
-
-
-@pytest.mark.parametrize("source", ["reading", "beginning"])
-def test_an_error_comes_after_the_blocks_that_were_begun_before(source: str) -> None:
-    def check(block: int, stage: str) -> int:
-        if block == 3 and stage == source:
-            raise LookupError("broken off")
-        return block
-
-    seen = []
-    blocks = (check(block, "reading") for block in range(9))
-    with pytest.raises(LookupError, match="broken off"):
-        for work in prefetch(blocks, lambda block: Work(check(block, "beginning"))):
-            assert not work.cancelled
-            seen.append(work.block)
-    assert seen == [0, 1, 2]

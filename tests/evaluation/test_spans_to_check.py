@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import pickle
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
 
@@ -35,7 +33,6 @@ BESIDE = (
             [("the parcel left the depot after dusk", "quotation_not_in_contexts")],
         ),
         ('They say "left the depot".', []),  # too short to be a quotation
-        ("It is order A-1042.", []),
         ("It is order A-1024.", [("A-1024", "identifier_not_in_contexts")]),
         ("See https://post.example/track.", []),
         (
@@ -44,7 +41,6 @@ BESIDE = (
         ),
         ("It was sent on 2021-05-03.", [("2021-05-03", "value_not_in_contexts")]),
         ("It is version 2.4.1.", []),
-        ("It is version v2.4.1.", []),
         ("Call 555-010-22.", []),
         ("It is version 2.5.1.", [("2.5.1", "identifier_not_in_contexts")]),
     ],
@@ -89,12 +85,6 @@ def test_strict_counts_spans_to_check_as_unsupported(tokenizer: SegmentTokenizer
     assert (strict.adherent, [s.supported for s in strict.sentences]) == (False, [False, True])
     assert (strict.unsupported, strict.to_check) == (lax.to_check, ())
     assert strict.supported_share == 0.5
-
-
-def test_a_value_alone_is_marked_where_it_is_the_only_fault(tokenizer: SegmentTokenizer) -> None:
-    text = "Parcels can be returned within 60 days of delivery."
-    (span,) = judge(tokenizer, text, 0.4).unsupported
-    assert span.text == "60 days"
 
 
 @pytest.mark.parametrize(
@@ -143,12 +133,3 @@ def test_an_evaluator_pickles_by_its_arguments(embedded: Evaluator) -> None:
     assert (copy.workers, copy.preprocessor.max_characters) == (1, 99)
     texts = ("Who?", ["Ada keeps the mill."], "Ada keeps the mill.")
     assert copy.evaluate(*texts) == made.evaluate(*texts)
-
-
-def test_a_spawned_process_judges_beside_a_thread(embedded: Evaluator) -> None:
-    texts = ("Who?", ["Ada keeps the mill."], "Ada keeps the mill.")
-    made = Evaluator(threads=1)
-    spawn = multiprocessing.get_context("spawn")  # a fork here may hang in the BLAS library
-    with ThreadPoolExecutor(1) as thread, ProcessPoolExecutor(1, mp_context=spawn) as process:
-        verdicts = [pool.submit(made.evaluate, *texts) for pool in (thread, process)]
-        assert verdicts[0].result() == verdicts[1].result(timeout=300)

@@ -144,17 +144,6 @@ def test_jobs_of_a_thread_that_are_not_shared_run_in_their_order() -> None:
     assert [queue.take(0.0)[0] for _ in range(10)] == [first] * 9 + [second]
 
 
-def test_a_job_that_was_cancelled_is_never_taken() -> None:
-    queue = WindowQueue(BatchLimits(512))
-    gone, stays = job([500] * 3), job([500])
-    queue.add(gone, 0.0)
-    queue.add(stays, 0.0)
-    gone.cancel()
-    assert queue.windows == 1
-    queue.drop_ended(0.0)
-    assert [list(call) for call in emptied(queue)] == [[stays]]
-
-
 @pytest.mark.parametrize(
     ("limits", "waiting", "more"),
     [(BatchLimits(1024, 1, 4), [100] * 3, 100), (BatchLimits(1024), [500, 500], 24)],
