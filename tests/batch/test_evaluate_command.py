@@ -194,12 +194,3 @@ def test_the_shapes_are_listed(call: Call) -> None:
     assert code == 0
     assert "langsmith-csv: LangSmith's table of an experiment" in printed
     assert "  contexts    source_documents\n" in printed
-
-
-def test_a_file_in_cp1252_is_read_and_said(call: Call, tmp_path: Path) -> None:
-    log, out = tmp_path / "log.csv", tmp_path / "v.jsonl"
-    log.write_bytes("question;contexts;response\nWie groß?;Größe: 5 €.;5 €.\n".encode("cp1252"))
-    code, _, err = call("evaluate", log, "--out", out, "--texts")
-    assert code == 0
-    assert f"trivet: {log}: is not UTF-8; read as cp1252: --encoding NAME names another" in err
-    assert json.loads(out.read_bytes())["texts"]["contexts"] == ["Größe: 5 €."]

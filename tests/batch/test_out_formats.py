@@ -39,6 +39,7 @@ def test_every_format_holds_the_same_verdicts(
             assert mine == wanted
         assert ours.get("sentences") == theirs.get("sentences")
         assert (row.error and row.error.code) == (other.error and other.error.code)
+        assert ending == ".csv" or row.metadata == other.metadata
     assert sorted(path.name for path in tmp_path.glob("v.*")) == sorted(
         ["v.jsonl", "v.jsonl.run.json", f"v{ending}", f"v{ending}.run.json"]
     )

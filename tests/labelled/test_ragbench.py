@@ -129,9 +129,7 @@ def test_empty_sentences_and_documents_go_without_shifting_keys(tmp_path: Path) 
         ({"documents_sentences": []}, "no document holds any text"),
         ({"response_sentences": [["a", " "]]}, "the response is empty"),
         ({"response_sentences": [["a"]]}, "a sentence is not a [key, text] pair"),
-        ({"documents_sentences": [[["0a", None]]]}, "a sentence is not a [key, text] pair"),
         ({"response_sentences": [["a", "x"], ["a.", "y"]]}, "two sentences share one key"),
-        ({"documents_sentences": [[["0a", "x"]], [["0a", "y"]]]}, "two sentences share one key"),
     ],
 )
 def test_unusable_rows(tmp_path: Path, others: dict[str, Any], reason: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from trivet.labelled.ragtruth import read_ragtruth, split_passages
+from trivet.labelled.ragtruth import read_ragtruth
 from trivet.labelled.source_report import SourceReport
 from trivet.records import LabelledExample, Labels, Span
 
@@ -127,19 +127,6 @@ def test_the_type_of_a_span_tells_a_conflict(
     spans = [label(*at, label_type=kind) for at, kind in zip(places, types, strict=True)]
     (example,), _ = read(tmp_path, response(labels=spans))
     assert example.labels.contradicted == contradicted
-
-
-@pytest.mark.parametrize(
-    ("text", "passages"),
-    [
-        ("passage 1:one\n\npassage 2:two", ("one", "two")),
-        ("passage 1:a\npassage 3:still a\npassage 2: b ", ("a\npassage 3:still a", "b")),
-        ("no prefix at all", ("no prefix at all",)),
-        ("before\npassage 1:one", ("before\npassage 1:one",)),
-    ],
-)
-def test_split_passages(text: str, passages: tuple[str, ...]) -> None:
-    assert split_passages(text) == passages
 
 
 def test_the_hub_is_read_with_groups_of_equal_contexts(monkeypatch: pytest.MonkeyPatch) -> None:

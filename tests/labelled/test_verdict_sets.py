@@ -57,10 +57,8 @@ def test_rows_about_one_passage_share_a_group(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "good", "others", "reason"),
     [
-        ("finqa", FINQA, {"is_correct": None}, "is_correct is neither 0 nor 1"),
         ("finqa", FINQA, {"is_correct": 2}, "is_correct is neither 0 nor 1"),
         ("finqa", FINQA, {"llm_response": None}, "llm_response is empty"),
-        ("finqa", FINQA, {"context": " "}, "context is empty"),
         ("halubench", HALUBENCH, {"source_ds": ""}, "source_ds is empty"),
         ("halubench", HALUBENCH, {"label": "MAYBE"}, "label is neither PASS nor FAIL"),
     ],

@@ -41,10 +41,7 @@ def read(*rows: Any, **mapping: str) -> list[RagExample | FailedEvaluation]:
         ("user_input", "retrieved_contexts", "response"),
         ("query", "documents", "answer"),
         ("input", "retrieval_context", "actual_output"),
-        ("input", "context", "actual_output"),
         ("Question", "PASSAGES", "Output"),
-        ("question", "docs", "answer"),
-        ("question", "chunks", "answer"),
         ("question", "Sources", "answer"),
     ],
 )

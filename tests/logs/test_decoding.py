@@ -84,17 +84,12 @@ def test_a_line_of_another_encoding_in_utf_8_fails_alone(
         assert last.fields == [("question", "Où? 水車")]
         errors = [row.line for row in rows if isinstance(row.fields, ExampleError)]
         assert errors == [1 if bad_first else 2]
-    (row,) = Log(str(_log_of(tmp_path, b'{"question": "O\xf9?"}')), encoding="utf-8").rows()
+    log.write_bytes(b'{"question": "O\xf9?"}')
+    (row,) = Log(str(log), encoding="utf-8").rows()
     assert isinstance(row.fields, ExampleError) and "is not UTF-8" in str(row.fields)
     assert caplog.messages == []
-    (row,) = Log(str(_log_of(tmp_path, b'{"question": "O\xf9?"}'))).rows()
+    (row,) = Log(str(log)).rows()
     assert row.fields == [("question", "Où?")]
-
-
-def _log_of(folder: Path, line: bytes) -> Path:
-    log = folder / "one.jsonl"
-    log.write_bytes(line)
-    return log
 
 
 def test_binary_content_is_no_text_of_another_encoding(caplog: pytest.LogCaptureFixture) -> None:

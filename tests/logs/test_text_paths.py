@@ -59,10 +59,8 @@ def test_ragchecker_s_results_are_read_by_their_names(tmp_path: Path) -> None:
     passages = [{"doc_id": "d", "text": "Cone six."}]
     result = {"query": "How hot?", "response": "Very.", "retrieved_context": passages}
     (example,) = read({"results": [result]}, tmp_path)
-    assert (example.question, example.contexts, example.response) == (*FIRST, "Very.")
-
-
-FIRST = ("How hot?", ("Cone six.",))
+    texts = example.question, example.contexts, example.response
+    assert texts == ("How hot?", ("Cone six.",), "Very.")
 
 
 def test_contexts_in_several_columns_are_read_in_order(tmp_path: Path) -> None:

@@ -103,11 +103,6 @@ REFUSED = {
         "incomplete_trace",
         "ended",
     ),
-    "no answer": (
-        [dataclasses.replace(ROOT, answer=None), SEARCH],
-        "incomplete_trace",
-        "no answer",
-    ),
     "a circle": ([dataclasses.replace(ROOT, parent="search"), SEARCH], "incomplete_trace", "cycle"),
 }
 

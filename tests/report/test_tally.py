@@ -67,8 +67,6 @@ def test_columns_divide_the_rows() -> None:
     [
         (0.9, {"adherent": True}, {SUPPORTED}),
         (0.9, {"adherent": False}, {UNSUPPORTED}),
-        (0.4, {"adherent": False, "threshold": 0.5}, {UNSUPPORTED}),
-        (0.46, {"adherent": True, "threshold": 0.5}, {SUPPORTED}),
         (0.9, {"adherent": True, "to_check": [{"start": 0}]}, {TO_CHECK}),
         (0.4, {"adherent": False, "to_check": [{"start": 0}]}, {UNSUPPORTED}),
         (0.4, {"adherent": None}, {UNSUPPORTED}),

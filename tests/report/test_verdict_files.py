@@ -137,18 +137,3 @@ def test_what_a_report_says_of_a_run(tmp_path: Path) -> None:
         file = VerdictFile(out)
         assert file.remarks == ["v.jsonl.run.json cannot be read: bundle and settings are unknown."]
         assert (file.about, file.errors) == ({"verdicts": "v.jsonl"}, [])
-
-
-def test_parquet(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
-    from trivet.batch.out_formats import write_parquet
-
-    error = ERROR | {"row": 5}
-    lines = write(tmp_path / "v.lines", [*(line(row) for row in ROWS), error])
-    out = tmp_path / "v.parquet"
-    write_parquet(lines, out)
-    rows = list(VerdictFile(out))
-    assert [row.row for row in rows] == [1, 2, 4, 7, 5]
-    assert rows[0].metadata == ROWS[0].metadata
-    assert rows[4].error is not None and rows[4].error.code == "empty_contexts"
-    assert (rows[0].verdict or {})["sentences"] == list((ROWS[0].verdict or {})["sentences"])

@@ -107,14 +107,6 @@ def test_abstentions_and_rows_without_a_response_are_counted() -> None:
     assert cells == [("supported", "1"), ("abstains", "1"), ("no response", "1")]
 
 
-def test_verdicts_are_counted_by_the_values_of_a_column() -> None:
-    labels = [("right", 0.9), ("right", 0.2), ("wrong", 0.1), ("wrong", 0.8), ("wrong", 0.3)]
-    rows = [make_row(n, score, metadata={"gold": label}) for n, (label, score) in enumerate(labels)]
-    part = render_verdicts(rows, ABOUT).partition("<h2>By gold</h2>")[2].partition("</section>")[0]
-    cells = re.findall(r"</span>([^<]*)</td>", part)
-    assert cells[:5] == ["wrong", "3", "0", "2", "1"]
-
-
 def test_the_verdicts_of_a_column_add_up_to_its_rows() -> None:
     span = {"start": 0, "end": 1, "text": "T", "probability": 0.1}
     kinds: list[dict[str, Any]] = [{}, {"to_check": [span]}, {"abstains": True}]
