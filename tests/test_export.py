@@ -205,10 +205,3 @@ def test_a_graph_of_other_weights_is_not_written(tmp_path: Path) -> None:
     ):
         export_onnx(folder, threads=1)
     assert sorted(path.name for path in folder.iterdir()) == before
-
-
-# The tools of the comparison ------------------------------------------------------------------
-
-
-def answer(value: float) -> dict[str, Any]:
-    return {info.name: np.full((2,) * len(info.dims), value, np.float32) for info in OUTPUTS[:-1]}

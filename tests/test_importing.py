@@ -296,7 +296,6 @@ def labelled(*labels: str) -> Callable[[Path], None]:
     ("damage", "message"),
     [
         (labelled("yes", "no"), r"its labels are yes, no; the support head needs two, one of"),
-        (labelled("supported", "faithful"), r"its labels are supported, faithful"),
         (labelled("supported", "hallucinated", "unclear"), r"its labels are .*, unclear"),
         (without_norm, r"1 tensors are missing or left over, first head\.norm\.weight"),
         (as_pickle, r"its weights are a pickle \(pytorch_model\.bin\), which can run code"),

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.annotation.job_commands import KEY, ROW, annotate, annotated, lines, numbered, write_log
 from tests.annotation.scripted_annotator import text_of
 from tests.llm import scripted_endpoint as scripted
 from tests.llm.scripted_endpoint import Reply, ScriptedEndpoint
-from trivet.batch.output import Output
 
 
 def test_the_same_command_pays_nothing_and_writes_the_same_bytes() -> None:
@@ -72,25 +67,6 @@ def test_a_response_of_100_000_characters_is_labelled() -> None:
     assert result.exit_code == 0, result.output
     assert lines()[0]["labels"]["adherent"] is True
     assert endpoint.bodies[0]["max_tokens"] > 100_000
-
-
-def test_a_full_disk_stops_the_run_and_the_same_command_goes_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    write_log(*numbered(3))
-
-    def no_space(self: Output, content: bytes) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with ScriptedEndpoint(text_of) as endpoint:
-        with monkeypatch.context() as full:
-            full.setattr(Output, "append", no_space)
-            # Alone, since a call that is under way outlives the run.
-            result = annotate(endpoint.url, "--concurrency", "1")
-        assert result.exit_code == 5
-        assert "No space left" in result.output
-        assert annotate(endpoint.url).exit_code == 0
-    assert len(lines()) == 3
 
 
 def test_files_that_are_not_of_this_run_are_not_overwritten() -> None:

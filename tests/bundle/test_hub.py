@@ -79,10 +79,6 @@ def damage(snapshot: Path) -> None:
     (snapshot / "bundle.json").resolve().write_bytes(b"{}")
 
 
-def lose(snapshot: Path) -> None:
-    (snapshot / "tokenizer.json").resolve().unlink()
-
-
 def lead_out(snapshot: Path) -> None:
     outside = snapshot.parents[3] / "bundle.json"
     shutil.copyfile(snapshot / "bundle.json", outside)
@@ -100,7 +96,6 @@ def add_engine(snapshot: Path) -> None:
     ("change", "message"),
     [
         (damage, r"bundle\.json: .* bytes instead of"),
-        (lose, r"tokenizer\.json is named in MANIFEST\.json but missing"),
         (lead_out, r"bundle\.json is named in MANIFEST\.json but missing"),
         (add_engine, r"mill/judge: model\.engine is refused: .* safetensors .* ONNX only"),
     ],

@@ -129,46 +129,6 @@ def test_a_replacement_may_depend_on_the_event(action: Any) -> None:
     assert ("wood" in passed) is (action == "mark")
 
 
-class ScriptedStream:
-    """A judge's stream with one event for each piece."""
-
-    def __init__(self, events: list[dict[str, Any]]) -> None:
-        self.events, self.text = iter(events), ""
-
-    def feed(self, text: str) -> list[SentenceEvent]:
-        start, self.text = len(self.text), self.text + text
-        fields: dict[str, Any] = {
-            "start": start,
-            "end": len(self.text),
-            "text": text.strip(),
-            "support": 0.1,
-            "supported": False,
-            "unsupported": (),
-            "source": None,
-            "source_text": None,
-        }
-        return [SentenceEvent(**(fields | next(self.events)))]
-
-    def flush(self) -> list[SentenceEvent]:
-        return []
-
-
-NO_CLAIM = {"support": None, "supported": None}
-ABSTENTION = NO_CLAIM | {"abstains": True}
-
-
-@pytest.mark.parametrize("action", ["stop", "replace"])
-@pytest.mark.parametrize("event", [NO_CLAIM, ABSTENTION])
-def test_neither_a_courtesy_nor_a_refusal_is_acted_on(action: Any, event: dict[str, Any]) -> None:
-    judge = SimpleNamespace(stream=lambda *_, **__: ScriptedStream([event, {}]))
-    guarded = trivet.guard(
-        ["I don't know the price.", " It is 5."], "", ["x"], on_unsupported=action, judge=judge
-    )
-    passed = "".join(guarded)
-    assert passed.startswith("I don't know the price.")
-    assert "It is 5." not in passed
-
-
 def test_by_default_unsupported_sentences_are_marked() -> None:
     assert "".join(trivet.guard(PIECES, "", ["x"], judge=WoodJudge())) == PASSED["mark"]
 

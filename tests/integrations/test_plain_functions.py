@@ -10,7 +10,7 @@ import pytest
 
 from tests.integrations.conftest import Rows
 from trivet.errors import ConfigError, ExampleError
-from trivet.integrations import deepeval, haystack
+from trivet.integrations import deepeval
 from trivet.integrations.judge import score_columns
 from trivet.integrations.langchain import evaluator
 from trivet.integrations.llama_index import passing
@@ -97,8 +97,3 @@ def test_a_pool_of_actors_must_leave_a_cpu() -> None:
     check_cpus(100, 0, 1)
     with pytest.raises(ConfigError, match=r"actors=2 with cpus=0.9 leave 0.2 of 2 CPUs"):
         check_cpus(2, 0.9, 2)
-
-
-def test_a_module_has_no_other_names() -> None:
-    with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
-        _ = haystack.Nothing

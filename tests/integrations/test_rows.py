@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,23 +11,6 @@ from tests.integrations.conftest import Rows
 from trivet.errors import DataError, ExampleError
 from trivet.integrations.judge import example, judge_rows, read_row
 from trivet.records import Evaluation, FailedEvaluation
-
-
-@pytest.mark.parametrize(
-    "context",
-    [
-        "The mill.",
-        {"text": "The mill."},
-        SimpleNamespace(page_content="The mill.", metadata={}),
-        SimpleNamespace(content="The mill.", id="d1"),
-        SimpleNamespace(text="The mill.", score=0.5),
-        SimpleNamespace(context="The mill.", source="here"),
-    ],
-)
-def test_a_context_of_any_tool_is_its_text(context: Any) -> None:
-    row = read_row({"query": "q", "documents": [context], "answer": "r"})
-    assert (row.question, row.contexts, row.response) == ("q", ("The mill.",), "r")
-    assert row.id is None
 
 
 def test_arrays_none_and_mapped_names_are_read() -> None:

@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 from scipy.special import expit as sigmoid
 from scipy.special import logit
 
-from trivet.calibrate import fold
 from trivet.errors import DataError
 from trivet.heads.support import entailment_logit
-from trivet.heads.token_head import TokenHead
 from trivet.model.aggregate import two_weakest
 from trivet.thresholds.cross_fitting import cross_fitted, halves, head_report, parts
 from trivet.thresholds.fit import LinearMap, fit, probabilities
@@ -230,14 +228,3 @@ def test_errors_are_measured_by_source_and_by_length() -> None:
     assert errors["all"].after == pytest.approx(0) and errors["all"].rmse_after == pytest.approx(0)
     assert (errors["5k-16k tokens"].n, errors["5k-16k tokens"].before) == (0, None)
     assert list(parts(["a"], [10])) == ["all", "0-5k tokens"]
-
-
-def test_a_folded_head_answers_the_scaled_logits_and_the_first_shifted() -> None:
-    hidden = torch.arange(8.0).reshape(2, 4)
-    for classes in (1, 3):
-        head = TokenHead(4, classes)
-        shift = torch.tensor([-0.25, 0, 0])[:classes]
-        with torch.no_grad():
-            before = head(hidden)
-            fold(head, 0.5, -0.25)
-            assert torch.allclose(head(hidden), before * 0.5 + shift, atol=1e-6)
