@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from trivet.commands.command import Command, Group
 from trivet.commands.options import options
-from trivet.settings import RARE, Setting, SettingError, described_fields
+from trivet.settings import RARE, Setting, SettingError
 
 
 def parse_pair(text: str) -> tuple[int, int]:
@@ -104,8 +104,3 @@ def test_the_help_has_plain_options_first_and_rare_ones_last(app: typer.Typer) -
     assert shown.index("--heat") > places[2] > shown.index("--slow")
     assert shown.index("--help") > places[2]
     assert "\nOther:\n" in run(app, "--help").output
-
-
-def test_a_described_field_names_its_option() -> None:
-    names = ["--size", "--heat", "--part", "--name -n", "--lit/--no-lit"]
-    assert [described_field.option for described_field in described_fields(Oven)] == names

@@ -15,7 +15,6 @@ from trivet.interface import check_threshold
 REFUSED: list[tuple[str, Any, type[Exception], str]] = [
     ("bundle", 3, TypeError, "bundle must be a folder or a name, not 3"),
     ("backend", "cuda", BackendError, "no backend 'cuda'; use onnx, .*device='cuda'"),
-    ("backend", "gpu", BackendError, "no backend 'gpu'; .*device='cuda'"),
     ("backend", "openvin", BackendError, "no backend 'openvin'; .*did you mean 'openvino'"),
     ("backend", 3, TypeError, "backend must be a name .* or a loaded backend, not int"),
     ("precision", "fp64", BackendError, "no precision 'fp64'; use fp32, int8, bf16, fp16"),

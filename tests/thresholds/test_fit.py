@@ -15,7 +15,6 @@ from scipy.special import expit as sigmoid
 from scipy.special import logit
 
 from trivet.errors import DataError
-from trivet.heads.support import entailment_logit
 from trivet.model.aggregate import two_weakest
 from trivet.thresholds.cross_fitting import cross_fitted, halves, head_report, parts
 from trivet.thresholds.fit import LinearMap, fit, probabilities
@@ -183,12 +182,6 @@ def test_support_can_be_fitted_on_whole_responses() -> None:
     linear_map = fitted(head_logits)
     assert linear_map.scale == pytest.approx(2, abs=0.15)
     assert linear_map.shift == pytest.approx(-0.5, abs=0.1)
-
-
-def test_the_logit_of_entailment_is_that_of_its_probability() -> None:
-    logits = torch.tensor([[1.0, 2, 3], [9, -9, 0], [-60, 60, 50], [0, 0, 90]])
-    probs = logits.double().softmax(-1)[:, 0]
-    assert torch.allclose(entailment_logit(logits.double()), probs.log() - torch.log1p(-probs))
 
 
 def test_halves_keep_groups_whole() -> None:

@@ -85,17 +85,6 @@ def test_reset_forgets_and_compute_does_not() -> None:
     assert measures.compute() == {}
 
 
-def test_half_precision_with_gradients_is_taken() -> None:
-    measures = ValidationMeasures()
-    guess = torch.full((2,), 0.25, dtype=torch.bfloat16, requires_grad=True)
-    unknown = torch.full((2,), NAN)
-    adherent = torch.tensor([True, False])
-    scores = {"faithfulness": (guess, adherent), "relevance": (guess, torch.ones(2))}
-    measures.update(["a", "a"], scores | {"utilization": (guess, unknown)})
-    assert measures.compute()["relevance_rmse/a"] == pytest.approx(0.75)
-    assert measures.compute()["hallucination_auroc/a"] == pytest.approx(0.5)
-
-
 @pytest.mark.parametrize("wrong", [NAN, math.inf, -0.1, 1.1])
 def test_a_prediction_that_is_no_probability_is_refused_by_name(wrong: float) -> None:
     with pytest.raises(ValueError, match=r"utilization: 1 of 2 predictions are not in \[0, 1\]"):

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from tests.judges import until
-from tests.serve.http.conftest import Asked, EvenBackend, Serve, Wire, refusal
+from tests.serve.http.conftest import Asked, EvenBackend, Serve, Wire
 from trivet.errors import BackendError
 from trivet.evaluation.evaluator import Evaluator
 
@@ -67,15 +67,6 @@ def test_text_without_a_whole_sentence_gives_no_event(server: Asked) -> None:
     for response in ("", " \n", "The bridge was"):
         part = {**BODY, "response": response, "complete": False}
         assert events_of(server.post("/v1/stream", part)) == [("end", {"start": 0})]
-
-
-def test_without_a_support_head_the_reason_is_told(
-    serve: Serve, judge_without_support: Evaluator
-) -> None:
-    asked = serve(evaluator=judge_without_support)
-    status, kind, text = refusal(asked.post("/v1/stream", BODY))
-    assert (status, kind) == (500, "backend_failed")
-    assert "no support head, so sentences have no verdict" in text
 
 
 def test_a_failure_after_the_first_event_is_an_event(serve: Serve, backend: EvenBackend) -> None:
