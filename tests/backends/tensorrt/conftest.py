@@ -84,19 +84,11 @@ def apart_bundle(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         return export(weights, tmp_path / "apart")
 
 
-@pytest.fixture
-def weights_bundle(weights: Path, tmp_path: Path) -> Path:
-    """A bundle with its weights and portable graphs."""
-    return export(Path(shutil.copytree(weights, tmp_path / "weights")))
-
-
-def export(
-    folder: Path, out: Path | None = None, form: Literal["portable", "attention"] = "portable"
-) -> Path:
+def export(folder: Path, out: Path, form: Literal["portable", "attention"] = "portable") -> Path:
     """Export fp32 and fp16, and return the folder that has them."""
     with shared_graphs():
         export_onnx(folder, out, keep=("fp32", "fp16"), form=form, threads=1)
-    return out or folder
+    return out
 
 
 @pytest.fixture
