@@ -262,7 +262,7 @@ class AsyncClient(_Connection["AsyncAnswerStream"]):
         await self.aclose()
 
 
-class Client(_Connection["AnswerStream"]):
+class Client(_Connection["ClientStream"]):
     """Client of a server. Safe to use from several threads; close it after use.
 
     Args:

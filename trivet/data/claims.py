@@ -258,8 +258,8 @@ def role_of(
             counts = plain == "none" and _COUNTED.search(contexts.question)
             return "claim" if counts else "abstention"
         if _only_denies(plain, contexts.question):
-            new = (value.value.parts for value in values if value.status == "nowhere")
-            news = any(parts != ("ai",) for parts in new)
+            nowhere = (value.value.parts for value in values if value.status == "nowhere")
+            news = any(parts != ("ai",) for parts in nowhere)
             known = contexts.content_words.union(content_words(contexts.question))
             news = news or any(
                 not known.issuperset(content_words(quoted)) for quoted in _QUOTED.findall(text)

@@ -181,7 +181,7 @@ def _score_section(pairs: Pairing) -> Section:
 
 def _changes(pairs: Pairing) -> dict[str, BoolArray]:
     """Return which pairs became of a kind or left it, [m] each, by the words for that."""
-    changes = {}
+    changes: dict[str, BoolArray] = {}
     for kind, (first, second) in pairs.kinds.items():
         if kind != SUPPORTED:  # which the other words tell
             changes |= {_NEW.format(kind): second & ~first, _GONE.format(kind): first & ~second}
