@@ -89,7 +89,8 @@ def write_data() -> None:
     Path("data/ragtruth/source_info.jsonl").write_text("\n".join(sources), encoding="utf-8")
     Path("data/ragtruth/response.jsonl").write_text("\n".join(responses), encoding="utf-8")
     base = yaml.safe_load(EMBEDDED.read_text(encoding="utf-8"))["data"]
-    files = {source["spec"].partition(":")[2] for source in (*base["train"], *base["dev"])}
+    specs = [source["spec"] for part in ("train", "dev", "test") for source in base[part]]
+    files = {spec.partition(":")[2] for spec in specs}
     for file in sorted(file for file in files if file.endswith(".jsonl.xz")):
         name = Path(file).name.partition(".")[0]
         names = {"claims": CLAIMS, "relevance": ("qmsum", "wikiqa")}.get(name, (name,))

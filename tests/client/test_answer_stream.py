@@ -96,7 +96,7 @@ def test_a_closed_stream_takes_no_more_text(url: str) -> None:
         with pytest.raises(ValueError, match="begin another one"):
             stream.feed("The")
         with pytest.raises(ExampleError, match="bytes"):
-            client.stream(QUESTION, CONTEXTS).feed(b"The")
+            client.stream(QUESTION, CONTEXTS).feed(b"The")  # type: ignore[arg-type]
 
 
 EVENT = 'event: error\ndata: {"error": "it broke", "error_type": "%s", "request_id": "r-1"}\n\n'
