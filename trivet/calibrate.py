@@ -44,6 +44,7 @@ from trivet.thresholds.fit import (
 from trivet.thresholds.head_logits import read_heads, tokens_read
 from trivet.thresholds.joining import HeadLogits, Probabilities
 from trivet.thresholds.report import describe
+from trivet.training.precision import has_bf16
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +111,8 @@ def calibrate(
     items = prepare(load_rows(specs, split, choices), tokenizer, settings)
     trained = bundle.info.training.settings
     call_windows = int(trained.get("call_windows") or _CALL_WINDOWS)
-    with torch.autocast(where.type, torch.bfloat16, trained.get("precision") == "bf16"):
+    bf16 = trained.get("precision") == "bf16" and has_bf16(where)
+    with torch.autocast(where.type, torch.bfloat16, bf16):
         # A choice of heads leaves the sources as they are, a kept layer what concerns contexts.
         heads = DEFAULT_HEADS if choices.heads else HEAD_NAMES
         heads = ("support", "evidence") if choices.keep_layer else heads

@@ -44,6 +44,7 @@ from trivet.training.checkpoints import (
 from trivet.training.initialization import initial_model, window_layout
 from trivet.training.lightning_module import RagTraining, trained_heads
 from trivet.training.memory import keep_freed_memory, refuse_too_many_windows
+from trivet.training.precision import native_precision
 from trivet.training.run_progress import BarProgress, make_loggers, progress_callback
 from trivet.training.teacher import Teacher, load_teacher
 from trivet.training.trained_bundle import (
@@ -86,7 +87,7 @@ def train(config: TrainConfig, resume: bool = False, command: str = "trivet trai
         DataError: A source cannot be read.
         DivergedError: A loss is NaN or infinite; ``diverged.json`` in the folder names the batch.
     """
-    config = trained_bundle.keep_own_heads(config)
+    config = native_precision(trained_bundle.keep_own_heads(config))
     keep_freed_memory()
     lightning.seed_everything(config.run.seed, workers=True)
     folder = Path(config.run.folder)
@@ -182,7 +183,7 @@ def finish(config: TrainConfig, weights: Path, command: str = "trivet train") ->
         ConfigError: The configuration cannot be met, or the weights are those of another model.
         DataError: A source cannot be read.
     """
-    config = trained_bundle.keep_own_heads(config)
+    config = native_precision(trained_bundle.keep_own_heads(config))
     _check_sources(config)
     model, tokenizer = configured_model(config)
     training = RagTraining(model, config.loss, config.optim)
@@ -212,8 +213,7 @@ def _write_bundle(
     """Choose thresholds and sources on dev, and write the bundle of a trained model."""
     model, pad = training.model.eval(), tokenizer.special.pad
     with torch.inference_mode():
-        choosing = threshold_rows(dev, config.data.thresholds_from)
-        thresholds = choose_on_dev(training, choosing, pad)
+        thresholds = choose_on_dev(training, threshold_rows(dev, config.data.thresholds_from), pad)
     begun = config.encoder.init == "bundle"
     old = read_bundle(config.encoder.name).info.evidence if begun else None
     read = read_heads(model, dev, pad, config.optim.call_windows, ["evidence"])

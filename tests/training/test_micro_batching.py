@@ -14,8 +14,8 @@ from trivet.data.collating import collate
 from trivet.data.tokenization import SegmentTokenizer, tokenize_examples
 from trivet.data.windows import WindowSettings, lay_out
 from trivet.model.rag_model import RagModel, as_tensors
+from trivet.model.slices import read_in_slices
 from trivet.records import RagExample
-from trivet.training.memory import read_in_slices
 
 
 @pytest.fixture

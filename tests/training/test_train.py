@@ -278,3 +278,14 @@ def test_a_new_run_refuses_the_checkpoints_of_another(tmp_path: Path, config_of:
     stale.write_bytes(b"of another run")
     with pytest.raises(ConfigError, match=r"run\.folder: .* holds the checkpoints of a run"):
         train(config_of(tmp_path))
+
+
+def test_bf16_that_the_cpu_would_emulate_becomes_fp32(
+    tmp_path: Path, config_of: ConfigOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = "run.precision=bf16", "run.accelerator=cpu", "optim.max_steps=1"
+    for native, precision in ((False, "fp32"), (True, "bf16")):
+        found = {"avx512_bf16": native}
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda found=found: found, raising=False)
+        info = read_bundle(train(config_of(tmp_path / precision, *settings))).info
+        assert info.training.settings["precision"] == precision

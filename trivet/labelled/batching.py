@@ -23,7 +23,7 @@ def mix_batches(
 
     Takes the number of windows of each example. Every batch gets examples of all lengths and
     sources, since a step that sees one source alone unlearns the others (the encoder sorts the
-    windows of a batch by length, ``training.memory.read_in_slices``), and nearly as many windows as
+    windows of a batch by length, ``model.slices.read_in_slices``), and nearly as many windows as
     the others, since the ``world`` devices of a step wait for each other. The number of batches is
     a multiple of ``world`` and the same in every epoch, which schedules rely on. Examples are
     repeated only if they are fewer than devices.

@@ -26,9 +26,11 @@ class Retriever:
 
     Args:
         name: Folder or hub name of the encoder and its tokenizer.
+        bf16: Compute in bf16, which is faster where the CPU has it.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, bf16: bool = False) -> None:
+        self._bf16 = bf16
         self._tokenizer = AutoTokenizer.from_pretrained(name)
         self._model: Any = AutoModel.from_pretrained(name, use_safetensors=True).eval()
         self._known: dict[str, FloatArray] = {}  # embeddings by their texts
@@ -68,7 +70,7 @@ class Retriever:
                 return_tensors="pt",
             )
             mask = inputs["attention_mask"][..., None].float()
-            with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+            with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, self._bf16):
                 states = self._model(**inputs).last_hidden_state
             means = (states.float() * mask).sum(1) / mask.sum(1)
             vectors = torch.nn.functional.normalize(means, dim=-1).numpy()

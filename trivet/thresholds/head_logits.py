@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -20,6 +20,7 @@ from trivet.labelled.labels import evidence_labels
 from trivet.measures.curves import FloatArray
 from trivet.measures.predictions import touched_sentences
 from trivet.model.rag_model import RagModel, TokenLogits, question_similarity
+from trivet.model.slices import read_in_slices
 from trivet.records import ContextSpan, Labels, Span
 from trivet.thresholds.joining import HeadLogits
 
@@ -83,7 +84,13 @@ def _read(
     if "relevance" in heads or (pairs >= 0).any():  # relevance may weigh a similarity of its states
         asked |= {"evidence"} & model.heads.keys()
     windows, is_evidence, *_ = collate_items([item], pad)
-    logits = read_logits(model, windows[:3], call_windows, asked) if asked else {}
+    logits: TokenLogits = {}
+    if asked:
+        device = next(model.parameters()).device
+        with torch.inference_mode():
+            inputs = [tensor.to(device) for tensor in windows[:3]]
+            logits = read_in_slices(model, inputs, call_windows, asked)
+        logits = {name: values.float().cpu() for name, values in logits.items()}
     read, layout, labels = item.tokenized, item.layout, item.labelled.labels
     context_at = windows.context_at[0, : len(layout.context_row)]
     response_at = windows.response_at[0, : len(layout.response_row)]
@@ -149,20 +156,6 @@ def _pair_row(item: Item, labels: IntArray, states: Tensor | None) -> _Row:
         truth=labels[known].astype(np.float64),
         lexical_overlap=overlaps[known].astype(np.float64),
     )
-
-
-def read_logits(
-    model: RagModel, windows: Iterable[Tensor], call_windows: int, heads: Collection[str]
-) -> TokenLogits:
-    """Return the logits of those heads that the model has, on the CPU."""
-    device = next(model.parameters()).device
-    wanted = [name for name in model.heads if name in heads]
-    with torch.inference_mode():
-        parts = [
-            model.read(*(tensor.to(device) for tensor in some), heads=wanted)
-            for some in zip(*(tensor.split(call_windows) for tensor in windows), strict=True)
-        ]
-        return {name: torch.cat([part[name] for part in parts]).float().cpu() for name in parts[0]}
 
 
 def _together(rows: Sequence[_Row], verdict: FloatArray, weight: FloatArray) -> HeadLogits:

@@ -39,8 +39,8 @@ from trivet.model.rag_model import (
     pair_logits,
     question_similarity,
 )
+from trivet.model.slices import read_in_slices
 from trivet.training.checkpoints import stop_if_diverged
-from trivet.training.memory import read_in_slices
 from trivet.training.teacher import Teacher
 from trivet.training.validation import ValidationMeasures
 

@@ -16,8 +16,8 @@ from trivet.heads.losses import class_loss, evidence_cross_entropy, sentence_cro
 from trivet.labelled.datamodule import Batch
 from trivet.model.aggregate import gather_tokens
 from trivet.model.rag_model import RagModel, TokenLogits, gather_classes, pair_logits
+from trivet.model.slices import read_in_slices
 from trivet.model.trunk import check_window
-from trivet.training.memory import read_in_slices
 
 # A text on which tokenizers differ, besides the words of the vocabulary.
 _PROBE = "Zo\u00eb's na\u00efve 3,141.5 km\u2014 or 12\u00bd?  NO\n#2"

@@ -24,6 +24,7 @@ from trivet.labelled.source_report import SourceReport
 from trivet.labelled.sources import choose_rows, load_source
 from trivet.records import LabelledExample
 from trivet.training.initialization import window_layout
+from trivet.training.precision import has_bf16
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ def prepared_rows(
     """Return items of train and dev, the record of the data, and the leaks (``read_rows``)."""
     taught, dev, used, leaks = read_rows(config)
     compares = config.loss.similarity > 0 and "evidence" in config.heads
-    retriever = Retriever(config.encoder.name) if compares else None
+    retriever = Retriever(config.encoder.name, has_bf16("cpu")) if compares else None
     items = prepare_rows(config, lay_out, taught, retriever)
     return items, prepare_rows(config, lay_out, dev), used, leaks
 
