@@ -44,7 +44,7 @@ from trivet.thresholds.fit import (
 from trivet.thresholds.head_logits import read_heads, tokens_read
 from trivet.thresholds.joining import HeadLogits, Probabilities
 from trivet.thresholds.report import describe
-from trivet.training.precision import has_bf16
+from trivet.training.native_precision import has_bf16
 
 logger = logging.getLogger(__name__)
 

@@ -44,7 +44,7 @@ from trivet.training.checkpoints import (
 from trivet.training.initialization import initial_model, window_layout
 from trivet.training.lightning_module import RagTraining, trained_heads
 from trivet.training.memory import keep_freed_memory, refuse_too_many_windows
-from trivet.training.precision import native_precision
+from trivet.training.native_precision import native_precision
 from trivet.training.run_progress import BarProgress, make_loggers, progress_callback
 from trivet.training.teacher import Teacher, load_teacher
 from trivet.training.trained_bundle import (

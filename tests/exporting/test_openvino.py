@@ -106,6 +106,20 @@ def export(
     return export_openvino(folder, rows, "tiny", "dev", keep_fp32=keep_fp32, threads=1)
 
 
+def test_rounding_that_leaves_answers_without_completeness_refuses_no_backend(
+    tiny_bundle: Path, rows: list[LabelledExample]
+) -> None:
+    judged = Evaluator(tiny_bundle, 1).evaluate_many(row.example for row in rows)
+    verdicts = [verdict for verdict in judged if isinstance(verdict, Evaluation)]
+    figures = (
+        measure_results(
+            "any", rows, [dataclasses.replace(v, completeness=share) for v in verdicts], "tiny"
+        )
+        for share in (0.5, None)
+    )
+    assert losses(*figures) == (0.0, 0.0)
+
+
 @needs_nncf
 @pytest.mark.parametrize("method", openvino_export.METHODS)
 def test_what_is_kept_can_be_loaded_and_is_written_down(

@@ -24,7 +24,7 @@ from trivet.labelled.source_report import SourceReport
 from trivet.labelled.sources import choose_rows, load_source
 from trivet.records import LabelledExample
 from trivet.training.initialization import window_layout
-from trivet.training.precision import has_bf16
+from trivet.training.native_precision import has_bf16
 
 logger = logging.getLogger(__name__)
 
