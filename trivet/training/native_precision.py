@@ -26,7 +26,7 @@ def has_bf16(device: torch.device | str) -> bool:
 
 def native_precision(config: TrainConfig) -> TrainConfig:
     """Return the configuration with fp32 in place of a bf16 that a CPU would emulate."""
-    on_cpu = config.run.accelerator == "cpu" or not torch.cuda.is_available()
+    on_cpu = config.run.accelerator == "cpu" or not torch.accelerator.is_available()
     if config.run.precision == "fp32" or not on_cpu or has_bf16("cpu"):
         return config
     logger.warning("run.precision: this CPU would emulate bf16, ten times slower; using fp32")
