@@ -97,6 +97,15 @@ def test_other_rows_or_settings_have_a_file_of_their_own(
     assert len(list(tmp_path.glob("*.arrow"))) == 2
 
 
+def test_how_often_a_row_is_drawn_makes_no_other_file(
+    cached: Callable[..., PreparedRows], tmp_path: Path
+) -> None:
+    cached()
+    rows = cached([replace(row, draws=2.5) for row in EXAMPLES])
+    assert len(list(tmp_path.glob("*.arrow"))) == 1
+    assert rows[0].labelled.draws == 2.5
+
+
 def test_processes_prepare_the_same_rows_in_the_same_order(
     tmp_path: Path, tiny_tokenizer: SegmentTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
