@@ -110,17 +110,23 @@ def test_a_run_is_finished_from_its_weights_alone(tmp_path: Path, config_of: Con
 
 
 def test_pairs_and_the_plain_encoders_similarity_are_learnt(
-    tmp_path: Path, config_of: ConfigOf
+    tmp_path: Path, config_of: ConfigOf, encoder: Path
 ) -> None:
     settings = (
         "heads=[support, relevance, utilization, evidence]",
         "loss={opposites: 1.0, similarity: 10.0, window: 0, token: 0, verdict: 0, evidence: 0}",
         "optim={encoder_lr: 5e-3, head_lr: 5e-3, epochs: 20, batch_windows: 8}",
     )
-    train(config_of(tmp_path, *settings))
+    bundle = train(config_of(tmp_path, *settings))
     logged = [line for line in log_of(tmp_path) if line["loss/similarity"]]
     for name in ("loss/opposites", "loss/similarity"):
         assert float(logged[-1][name]) < 0.6 * float(logged[0][name])
+    more = (*settings, "encoder.init=bundle", f"encoder.name={bundle}", "optim.epochs=1")
+    with pytest.raises(ConfigError, match=r"distill\.retriever"):
+        config_of(tmp_path / "more", *more)
+    train(config_of(tmp_path / "more", *more, f"distill.retriever={encoder}"))
+    again = next(line for line in log_of(tmp_path / "more") if line["loss/similarity"])
+    assert float(again["loss/similarity"]) < 0.6 * float(logged[0]["loss/similarity"])
 
 
 def test_everything_that_can_be_switched_on_works_together(

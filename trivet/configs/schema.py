@@ -255,6 +255,10 @@ class DistillConfig:
     heads: Annotated[list[HeadName], Setting("Heads that it teaches; empty: all that it has.")] = (
         field(default_factory=list)
     )
+    retriever: Annotated[
+        str | None,
+        Setting("Encoder whose cosines are targets of loss.similarity; null: encoder.name."),
+    ] = None
 
     def __post_init__(self) -> None:
         check_ranges(self, "distill.")
@@ -337,9 +341,10 @@ class TrainConfig:
         weights = {name: self.loss.of_head(name) for name in self.heads}
         _check(any(weights.values()), "loss", weights, "above 0 for at least one of the heads")
         similar = self.loss.similarity
-        plain = self.encoder.init == "plain" and not self.window.stride_overlap
-        fits = not similar or "evidence" not in self.heads or plain
-        must = "0 unless encoder.init is plain and window.stride_overlap 0"
+        known = self.encoder.init == "plain" or self.distill.retriever is not None
+        fits = not similar or "evidence" not in self.heads
+        fits = fits or (known and not self.window.stride_overlap)
+        must = "0 without distill.retriever, unless encoder.init is plain, and with stride_overlap"
         _check(fits, "loss.similarity", similar, must)
 
 

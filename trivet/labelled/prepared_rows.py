@@ -1,7 +1,7 @@
 """Prepared rows in an Arrow file, which ranks and runs share instead of tokenizing anew.
 
 A file is named by the hash of all that its rows depend on: texts and labels, tokenizer, window
-settings and the code that prepares. Rows are decoded when they are read, from a memory map.
+settings and the code that prepares, not how often they are drawn. A memory map reads the rows.
 """
 
 from __future__ import annotations
@@ -181,7 +181,6 @@ def _key(
     digest.update(json.dumps([asdict(settings), use_evidence, cosines]).encode())
     digest.update(tokenizer.to_json().encode())
     for example in examples:
-        # How often a row is drawn changes nothing in it.
         digest.update(repr(replace(example, draws=1.0)).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()[:32]
 

@@ -53,7 +53,8 @@ def prepared_rows(
     """Return items of train and dev, the record of the data, and the leaks (``read_rows``)."""
     taught, dev, used, leaks = read_rows(config)
     compares = config.loss.similarity > 0 and "evidence" in config.heads
-    retriever = Retriever(config.encoder.name, has_bf16("cpu")) if compares else None
+    name = config.distill.retriever or config.encoder.name
+    retriever = Retriever(name, has_bf16("cpu")) if compares else None
     items = prepare_rows(config, lay_out, taught, retriever)
     return items, prepare_rows(config, lay_out, dev), used, leaks
 
