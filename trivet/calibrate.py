@@ -38,6 +38,7 @@ from trivet.thresholds.fit import (
     choose_sources,
     fit,
     fit_sentence_layer,
+    layer_under,
     probabilities,
     rescale_layer,
 )
@@ -206,19 +207,19 @@ def _fit_heads(
         def fit_rows(
             rows: BoolArray | None, name: HeadName = name, head: HeadLogits = head
         ) -> LinearMap:
-            if choices.keep_layer:
-                layer = rescale_layer(head, old[name], choices.weighing, rows)
-                return replace(old[name], layer=layer)
             map_ = fit(
                 head,
                 what=name,
                 rows=rows,
                 faithfulness=info.faithfulness,
                 weighing=choices.weighing,
-                weighed=choices.weighed,
+                weighed=() if choices.keep_layer else choices.weighed,
             )
             if name != "support":
                 return map_
+            if choices.keep_layer:
+                map_ = replace(map_, layer=layer_under(map_, old[name].layer))
+                return replace(map_, layer=rescale_layer(head, map_, choices.weighing, rows))
             return replace(map_, layer=fit_sentence_layer(head, map_, choices.weighing, rows))
 
         after: Probabilities | None = None

@@ -1,4 +1,4 @@
-"""``calibrate`` with a kept layer: its scale and shift change, and no head's map."""
+"""``calibrate`` with a kept layer: support's map, the layer's scale and shift change alone."""
 
 from __future__ import annotations
 
@@ -43,19 +43,20 @@ def spec_of(path: Path, rows: list[dict[str, Any]]) -> list[str]:
     return [f"jsonl:{path}"]
 
 
-def test_scale_and_shift_of_the_layer_alone_change(
+def test_supports_map_and_scale_and_shift_of_the_layer_alone_change(
     rows: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     specs = spec_of(tmp_path / "rows.jsonl", rows)
     calibrated = calibrate(EMBEDDED_BUNDLE, specs, "all", KEEP, tmp_path / "mine")
     before, after = (read_bundle(folder).info for folder in (EMBEDDED_BUNDLE, tmp_path / "mine"))
     old, new = (info.calibration.sentence_layer() for info in (before, after))
-    scale = new.scale / old.scale
+    scale = new.weights[0] / old.weights[0]
     assert scale != pytest.approx(1, abs=0.01)
     assert new.weights == pytest.approx([scale * weight for weight in old.weights])
-    assert new.shift != pytest.approx(scale * old.shift, abs=0.01)
     assert load_rag_model(read_bundle(tmp_path / "mine")).sentence_layer == new
-    assert after.calibration.heads == before.calibration.heads
+    maps = before.calibration.heads
+    assert after.calibration.heads == maps | {"support": after.calibration.heads["support"]}
+    assert after.calibration.heads["support"] != maps["support"]
     assert after.calibration.data == (*before.calibration.data, *specs)
     assert after.thresholds is not None and before.thresholds is not None
     assert f"layer: scale {new.scale:.3f}" in report.lines(calibrated.reports, calibrated.chosen)[0]
@@ -66,7 +67,7 @@ def test_rows_of_one_kind_and_bundles_without_a_layer_are_refused(
 ) -> None:
     out = tmp_path / "mine"
     right = [row | {"labels": {"unsupported": []}} for row in rows]
-    with pytest.raises(DataError, match="support: needs labels of sentences of both kinds"):
+    with pytest.raises(DataError, match="support: needs labels of both kinds"):
         calibrate(EMBEDDED_BUNDLE, spec_of(tmp_path / "r.jsonl", right), "all", KEEP, out)
     assert not out.exists()
     with pytest.raises(BundleError, match="no layer over sentences to keep"):

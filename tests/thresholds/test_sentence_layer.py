@@ -63,6 +63,18 @@ def test_overlap_alone_never_saves_a_sentence_that_its_tokens_call_unsupported(s
         assert 1 / (1 + np.exp(-reached)) <= 0.3 + 1e-9
 
 
+def test_under_another_map_of_the_tokens_a_layer_says_the_same() -> None:
+    random = np.random.default_rng(0)
+    tokens = random.normal(size=300) * 2
+    labelled = replace(head(tokens, tokens > 0), features=random.random((300, len(FEATURES))))
+    layer = SentenceLayer(0.5, -2.0, (1.0, *np.full(len(FEATURES) - 1, -0.4)))
+    map_ = LinearMap(1.7, -0.8)
+    under = replace(map_, layer=sentence_layer.layer_under(map_, layer))
+    says = [sentence_layer.probabilities(labelled, m) for m in (LinearMap(layer=layer), under)]
+    assert says[0].tokens != pytest.approx(says[1].tokens, abs=0.1)
+    assert says[0].sentences == pytest.approx(says[1].sentences)
+
+
 def test_a_rescaled_layer_keeps_the_proportions_of_its_weights() -> None:
     random = np.random.default_rng(0)
     n, layer = 20_000, SentenceLayer(0.5, -2.0, (1.0, -1.5, *np.zeros(len(FEATURES) - 2)))

@@ -46,8 +46,8 @@ class Choices:
     keep_layer: Annotated[
         bool,
         Setting(
-            "Keep the heads' maps, and the proportions of the weights of the layer over sentences; "
-            "fit its scale and shift, and the sources."
+            "Keep the maps of contexts, and the proportions of the weights of the layer over "
+            "sentences; fit support's map, the layer's scale and shift, and the sources."
         ),
     ] = False
     only: Annotated[tuple[str, ...], _prefixes("Use these sources; default: all. Repeatable.")] = ()

@@ -242,6 +242,15 @@ def fit_sentence_layer(
     return SentenceLayer(float(values[0]), float(values[1]), tuple(map(float, values[2:])))
 
 
+def layer_under(linear_map: LinearMap, layer: SentenceLayer) -> SentenceLayer:
+    """Return the layer whose sums stay nearly the same once a map has changed the tokens' logits.
+
+    A sentence's logit is that of its tokens' mean probability, so it is mapped as one token.
+    """
+    scale = layer.scale / linear_map.scale
+    return layer._replace(scale=scale, shift=layer.shift - scale * linear_map.shift)
+
+
 def rescale_layer(
     head: HeadLogits,
     linear_map: LinearMap,
