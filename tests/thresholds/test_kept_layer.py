@@ -53,6 +53,7 @@ def test_supports_map_and_scale_and_shift_of_the_layer_alone_change(
     scale = new.weights[0] / old.weights[0]
     assert scale != pytest.approx(1, abs=0.01)
     assert new.weights == pytest.approx([scale * weight for weight in old.weights])
+    assert new.shift != pytest.approx(scale * old.shift, abs=0.01)
     assert load_rag_model(read_bundle(tmp_path / "mine")).sentence_layer == new
     maps = before.calibration.heads
     assert after.calibration.heads == maps | {"support": after.calibration.heads["support"]}
@@ -69,6 +70,9 @@ def test_rows_of_one_kind_and_bundles_without_a_layer_are_refused(
     right = [row | {"labels": {"unsupported": []}} for row in rows]
     with pytest.raises(DataError, match="support: needs labels of both kinds"):
         calibrate(EMBEDDED_BUNDLE, spec_of(tmp_path / "r.jsonl", right), "all", KEEP, out)
+    whole = [{**row, "labels": {"adherent": n % 2 == 0}} for n, row in enumerate(rows)]
+    with pytest.raises(DataError, match="support: needs labels of sentences of both kinds"):
+        calibrate(EMBEDDED_BUNDLE, spec_of(tmp_path / "w.jsonl", whole), "all", KEEP, out)
     assert not out.exists()
     with pytest.raises(BundleError, match="no layer over sentences to keep"):
         calibrate(tiny_bundle, spec_of(tmp_path / "rows.jsonl", rows), "all", KEEP, out)

@@ -124,6 +124,8 @@ def test_pairs_and_the_plain_encoders_similarity_are_learnt(
     more = (*settings, "encoder.init=bundle", f"encoder.name={bundle}", "optim.epochs=1")
     with pytest.raises(ConfigError, match=r"distill\.retriever"):
         config_of(tmp_path / "more", *more)
+    with pytest.raises(ConfigError, match=r"distill\.retriever: cannot load '.*/none'"):
+        train(config_of(tmp_path / "more", *more, f"distill.retriever={tmp_path}/none"))
     train(config_of(tmp_path / "more", *more, f"distill.retriever={encoder}"))
     again = next(line for line in log_of(tmp_path / "more") if line["loss/similarity"])
     assert float(again["loss/similarity"]) < 0.6 * float(logged[0]["loss/similarity"])

@@ -263,7 +263,7 @@ def calibrate(
     maps = (choices.heads, choices.weighed)
     if choices.keep_layer and (thresholds_only or maps != ((), ())):
         raise typer.BadParameter(
-            "--keep-layer fits no map; drop --thresholds-only, --head, "
+            "--keep-layer fits support alone; drop --thresholds-only, --head, "
             "--lexical-overlap and --similarity"
         )
     if backend is not None and not thresholds_only:

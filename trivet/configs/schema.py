@@ -342,10 +342,9 @@ class TrainConfig:
         _check(any(weights.values()), "loss", weights, "above 0 for at least one of the heads")
         similar = self.loss.similarity
         known = self.encoder.init == "plain" or self.distill.retriever is not None
-        fits = not similar or "evidence" not in self.heads
-        fits = fits or (known and not self.window.stride_overlap)
-        must = "0 without distill.retriever, unless encoder.init is plain, and with stride_overlap"
-        _check(fits, "loss.similarity", similar, must)
+        fits = "evidence" not in self.heads or (known and not self.window.stride_overlap)
+        must = "0 unless encoder.init is plain or distill.retriever given, and stride_overlap is 0"
+        _check(not similar or fits, "loss.similarity", similar, must)
 
 
 def _check(holds: bool, key: str, value: object, must: str) -> None:

@@ -15,6 +15,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from trivet.data.tokenization import FloatArray, TokenizedExample
+from trivet.errors import ConfigError
 from trivet.interface import replace_surrogates
 
 _MAX_TOKENS = 128  # of a text; a sentence is rarely longer
@@ -27,12 +28,22 @@ class Retriever:
     Args:
         name: Folder or hub name of the encoder and its tokenizer.
         bf16: Compute in bf16, which is faster where the CPU has it.
+
+    Raises:
+        ConfigError: The encoder or its tokenizer cannot be loaded.
     """
 
     def __init__(self, name: str, bf16: bool = False) -> None:
         self._bf16 = bf16
-        self._tokenizer = AutoTokenizer.from_pretrained(name)
-        self._model: Any = AutoModel.from_pretrained(name, use_safetensors=True).eval()
+        try:
+            self._tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+            model: Any = AutoModel.from_pretrained(
+                name, trust_remote_code=False, use_safetensors=True
+            )
+        except (OSError, ValueError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise ConfigError(f"distill.retriever: cannot load {name!r}: {reason}") from error
+        self._model = model.eval()
         self._known: dict[str, FloatArray] = {}  # embeddings by their texts
 
     def fingerprint(self) -> str:

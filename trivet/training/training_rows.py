@@ -51,10 +51,10 @@ def prepared_rows(
     config: TrainConfig, lay_out: partial[list[Item]]
 ) -> tuple[Sequence[Item], Sequence[Item], list[DataInfo], Leaks | None]:
     """Return items of train and dev, the record of the data, and the leaks (``read_rows``)."""
-    taught, dev, used, leaks = read_rows(config)
     compares = config.loss.similarity > 0 and "evidence" in config.heads
     name = config.distill.retriever or config.encoder.name
     retriever = Retriever(name, has_bf16("cpu")) if compares else None
+    taught, dev, used, leaks = read_rows(config)
     items = prepare_rows(config, lay_out, taught, retriever)
     return items, prepare_rows(config, lay_out, dev), used, leaks
 
