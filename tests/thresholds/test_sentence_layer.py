@@ -7,10 +7,15 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import optimize
 
 from tests.thresholds.test_fit import head
+from trivet.bundle.bundle import read_bundle
+from trivet.bundle.hub import EMBEDDED_BUNDLE
 from trivet.data.sentence_features import FEATURES
+from trivet.model.aggregate import weigh_sentences
 from trivet.model.architecture import SentenceLayer
 from trivet.thresholds import fit as sentence_layer
 from trivet.thresholds.fit import LinearMap
@@ -61,6 +66,21 @@ def test_overlap_alone_never_saves_a_sentence_that_its_tokens_call_unsupported(s
     for fitted in (layer, again):
         reached = fitted.scale * LOW + fitted.shift + max(0.0, fitted.weights[0])
         assert 1 / (1 + np.exp(-reached)) <= 0.3 + 1e-9
+
+
+@given(
+    support=st.floats(0, 0.02),
+    shares=st.tuples(*[st.floats(0, 1)] * 2),
+    values=st.tuples(*[st.floats(0, 2)] * (len(FEATURES) - 2)),
+)
+def test_nor_does_it_in_the_embedded_bundle(
+    support: float, shares: tuple[float, ...], values: tuple[float, ...]
+) -> None:
+    calibration = read_bundle(EMBEDDED_BUNDLE).info.calibration
+    assert calibration is not None
+    features = np.array([[[*shares, *values]]])
+    layer = calibration.sentence_layer()
+    assert weigh_sentences(np.array([[support]]), features, layer) <= 0.3 + 1e-6
 
 
 def test_under_another_map_of_the_tokens_a_layer_says_the_same() -> None:
