@@ -7,13 +7,13 @@ listed last, with the reason. For the log beside it, this prints:
 
     id                       faithfulness  relevance  unsupported
     apple-invented                    0.0        0.2  Water a young apple tree twice a week [...]
-    pump-wrong-valve                  0.3        0.2  Close the suction valve, then wait ten [...]
     contract-extra-fee                0.5        0.3  It may be cancelled with a notice of [...]
+    pump-wrong-valve                  0.5        0.2  Close the suction valve, then wait ten [...]
     library-extra-fact                0.7        0.3
     pump-good                         0.9        0.2
     library-good                      1.0        0.3
     apple-not-there                  none        0.2
-    release-before-answer            none        0.2
+    release-before-answer            none        0.3
 """
 
 from __future__ import annotations

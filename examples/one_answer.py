@@ -4,17 +4,17 @@
 
 This prints:
 
-    faithfulness    0.5
+    faithfulness    0.6
     supported_share 0.5
-    relevance       0.2
+    relevance       0.3
     utilization     0.2
 
     The crossing takes eighteen minutes. Tickets are sold on board for nine euros.
                                                                        ^^^^^^^^^^
 
-    [1] relevance 0.2
-    [2] relevance 0.2
-    [3] relevance 0.1
+    [1] relevance 0.3
+    [2] relevance 0.3
+    [3] relevance 0.3
 """
 
 from __future__ import annotations
