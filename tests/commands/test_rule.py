@@ -115,6 +115,7 @@ def test_one_of_so_many_documents_is_measured(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "figures.json"
+    assert exit_code(monkeypatch, "test", "--rule", folder, "--every", "40", "--json", file) == 0
     assert exit_code(monkeypatch, "test", "--rule", folder, "--every", "2", "--json", file) == 0
     counts = [figure["n"] for figure in json.loads(file.read_bytes())["answers"]]
     assert 0 < counts[-1] < 54

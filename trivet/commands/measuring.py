@@ -211,7 +211,8 @@ def _measure_rule(
     figures = measure_rule({name: (first[name], second[name]) for name in rows}, plain_methods())
     terminal.show(render_rule(figures, baseline is not None))
     if into_card:
-        print(choose_by_rule(evaluator.bundle, second))
+        chosen = choose_by_rule(evaluator.bundle, second)
+        print(f"chosen: {chosen}; each F1 above is at the threshold before")
     if json_file is not None:
         text = json.dumps(figures.to_dict(), indent=1, allow_nan=False)
         terminal.write_result(json_file, f"{text}\n".encode())

@@ -159,7 +159,8 @@ def _ranking(
         ]
         return _mean(draws, rows, np.array(values))
 
-    plain = {method: quality(ranked, score(ranked)) for method, score in methods.items()}
+    scored = methods if ranked else {}
+    plain = {method: quality(ranked, score(ranked)) for method, score in scored.items()}
     both = (
         quality(ranked_, [ranking.scores for ranking in ranked_]) for ranked_ in (earlier, ranked)
     )
