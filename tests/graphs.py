@@ -35,6 +35,7 @@ _SIZES = TINY | {"vocab_size": VOCAB, "max_position_embeddings": 96, "initialize
 
 
 @functools.cache
+@torch.inference_mode(False)  # whatever mode the first caller is in
 def model_of(kind: str) -> RagModel:
     """Return a model with an encoder of each kind; tests must not change it."""
     torch.manual_seed(1)
